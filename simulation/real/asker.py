@@ -34,6 +34,7 @@ BY_ID_SHARE: Final = 0.25
 SLOW_SHARE: Final = 0.1
 FAILS_SHARE: Final = 0.05
 DELAY_SHARE: Final = 0.05
+PRIORITY_SHARE: Final = 0.2
 CANCEL_SHARE: Final = 0.02
 TEXT_MAX: Final = 200
 _RUN: Final = re.compile(r"TaskFailedError: (\S+)")
@@ -94,10 +95,13 @@ class Asker:
             RoQError: it cannot be made.
         """
         chance, once = self._chance, self._chance.random() < ONCE_SHARE
+        priority = chance.randint(1, 9) if chance.random() < PRIORITY_SHARE else 0
         if chance.random() < MANY_SHARE:
             tasks = self._tasks(MANY, once=once)
             endpoint = ONCE_MANY if once else AGAIN_MANY
-            many = self._requester.request_many(endpoint, tasks, within=WITHIN_SECONDS)
+            many = self._requester.request_many(
+                endpoint, tasks, within=WITHIN_SECONDS, priority=priority
+            )
             some = [
                 Waiting(task.ticket, next(self._asks), pending)
                 for task, pending in zip(tasks, many, strict=True)
@@ -110,7 +114,9 @@ class Asker:
         delay = chance.uniform(*DELAY_SECONDS) if chance.random() < DELAY_SHARE else None
         requester = self._silent if by_id else self._requester
         endpoint = ONCE if once else AGAIN
-        pending = requester.request(endpoint, task, within=WITHIN_SECONDS, delay=delay)
+        pending = requester.request(
+            endpoint, task, within=WITHIN_SECONDS, priority=priority, delay=delay
+        )
         waiting = Waiting(task.ticket, next(self._asks), pending, fetches=by_id)
         self._watch([waiting], None if by_id else pending)
         if cancels:
