@@ -21,7 +21,7 @@ from roq.client.publish import publisher as sync_publisher
 from roq.client.request import requester as sync_requester
 from roq.client.request.commands import Settings
 from roq.client.request.endpoint import Endpoint
-from roq.client.status.reporter import OnState
+from roq.client.session.status_reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.transact import publisher as sync_transactions
 from roq.protocol.control import ClusterInfo

@@ -10,7 +10,7 @@
     Subscriber  ◀── receive_queue: lists of batches ─ subscribe.shell ◀── exchanges
                                                         (machines: machine, reader, resequencer)
     Watch       ◀── typed states ──────────────────── admin.broadcast ◀── configuration broadcast
-    on_state(), log ◀── callbacks ─────────────────── status.reporter, twice a second (io.ticker)
+    on_state(), log ◀── callbacks ─────────────────── session.status_reporter, twice a second
                                                         (machine: status, why nothing flows)
 
 The folders build on each other in one direction: a publisher and a subscriber know nothing of each

@@ -29,7 +29,7 @@ from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
 from roq.client.request.commands import RequestCommands, Services
-from roq.client.status.reporter import OnState
+from roq.client.session.status_reporter import OnState
 from roq.client.subscribe.subscriber import StartOption, Subscriber
 from roq.client.transact.commands import TransactionCommands
 from roq.errors import (

@@ -10,7 +10,7 @@ from roq.client.publish.machine import facts_of
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
 from roq.client.session.shell import MonitorSession
-from roq.client.status.status import (
+from roq.client.session.status import (
     PublisherFacts,
     Status,
     SubscriberFacts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roq.client.status.status import Status
+from roq.client.session.status import Status
 from roq.simulation.virtual.clients import PublisherShell, SubscriberShell
 from roq.simulation.virtual.hosts import Host
 

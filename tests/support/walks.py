@@ -31,8 +31,9 @@ USUALLY = 9
 SETTLE_SECONDS = 0.05
 PERIOD_SECONDS = 0.23
 OTHERS = (
-    "client/subscribe/", "client/status/", "client/io/ticker.py",
-    "client/io/exchange_connections.py", "exchange/readers.py", "exchange/reader_turns.py", "read/",
+    "client/subscribe/", "client/session/status.py", "client/session/status_reporter.py",
+    "client/io/ticker.py", "client/io/exchange_connections.py", "exchange/readers.py",
+    "exchange/reader_turns.py", "read/",
 )  # fmt: skip
 """What runs for subscribers and timers meanwhile, and is no part of a relocation."""
 _PREFIX = f"{Path(roq.__file__).parent}/"

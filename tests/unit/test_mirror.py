@@ -63,7 +63,7 @@ client/publish/publisher
 client/publish/stats
 client/session/events
 client/session/shell
-client/status/reporter
+client/session/status_reporter
 client/subscribe/subscriber
 coordination/counter
 coordination/election

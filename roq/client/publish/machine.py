@@ -42,7 +42,7 @@ from roq.client.publish.resume import Identity
 from roq.client.publish.retries import Sends
 from roq.client.publish.stats import PublisherStats
 from roq.client.session.events import SessionFacts
-from roq.client.status.status import PublisherFacts
+from roq.client.session.status import PublisherFacts
 from roq.errors import MessageTooLarge
 from roq.machine import Tick
 from roq.model import Limits, PublisherId

@@ -25,8 +25,8 @@ from roq.client.publish.sends import AsyncSend, check_tries, send
 from roq.client.publish.shell import PublisherShell
 from roq.client.publish.stats import PublisherStats
 from roq.client.session.events import ClientState
-from roq.client.status.reporter import Losses, OnState, StatusReporter
-from roq.client.status.status import Status, publisher_status
+from roq.client.session.status import Status, publisher_status
+from roq.client.session.status_reporter import Losses, OnState, StatusReporter
 from roq.errors import (
     DeliveryError,
     InvalidRequest,

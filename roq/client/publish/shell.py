@@ -47,7 +47,7 @@ from roq.client.publish.retries import Tries
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
 from roq.client.session.shell import MonitorSession
-from roq.client.status.status import PublisherFacts, why_not_sent
+from roq.client.session.status import PublisherFacts, why_not_sent
 from roq.errors import Closed, Fenced, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from roq.client.session.events import SessionFacts
-from roq.client.status.status import ExchangeFacts, SubscriberFacts
+from roq.client.session.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
 from roq.client.subscribe.progress import Progress, oldest
 from roq.client.subscribe.resequencer import HELD_BYTES_MAX, Counts, Resequencer

@@ -22,8 +22,8 @@ from typing import Final, assert_never
 
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionFacts
-from roq.client.status.reporter import Losses
-from roq.client.status.status import SubscriberFacts
+from roq.client.session.status import SubscriberFacts
+from roq.client.session.status_reporter import Losses
 from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
 from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine
 from roq.client.subscribe.receive_queue import ReceiveQueue

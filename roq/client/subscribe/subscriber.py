@@ -17,13 +17,13 @@ from roq.client.io.bell import deadline_in
 from roq.client.io.engine import Engine
 from roq.client.session.events import ClientState, SessionState
 from roq.client.session.shell import MonitorSession
-from roq.client.status.reporter import OnState, StatusReporter
-from roq.client.status.status import (
+from roq.client.session.status import (
     QUIET_SECONDS,
     Status,
     SubscriberFacts,
     subscriber_status,
 )
+from roq.client.session.status_reporter import OnState, StatusReporter
 from roq.client.subscribe.machine import ReceptionStats, Starts
 from roq.client.subscribe.receive_queue import BUFFER_BYTES, ReceiveQueue
 from roq.client.subscribe.shell import SubscriberShell

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from roq.client.session.events import Cause, ClientState, SessionFacts, SessionState
-from roq.client.status.status import subscriber_status
+from roq.client.session.status import subscriber_status
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.machine import Tick

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roq.client.io.engine import Engine
 from roq.client.session.events import Cause, ClientState, StateChange
-from roq.client.status.status import Status, StatusLog
+from roq.client.session.status import Status, StatusLog
 from roq.errors import Closed
 
 OnState = Callable[[StateChange], None]

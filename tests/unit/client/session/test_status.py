@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from roq.client.session.events import Cause, ClientState, SessionFacts, SessionState
-from roq.client.status.status import (
+from roq.client.session.status import (
     CONNECTED,
     QUIET_SECONDS,
     ExchangeFacts,

@@ -1,1 +1,0 @@
-"""How a publisher or subscriber stands, and who is told."""
