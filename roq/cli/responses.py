@@ -18,7 +18,7 @@ from roq.cli.client import Target, cluster_command
 from roq.cli.options import Number, cluster_before
 from roq.cli.output import note, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
-from roq.client.consume.groups import told
+from roq.client.io.exchange_questions import told
 from roq.client.request.endpoint import FORMATS
 from roq.client.request.pending import Pending
 from roq.client.request.views import RequestRow

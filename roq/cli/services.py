@@ -27,7 +27,8 @@ from roq.client.admin.wording import (
     ended_text,
     settings_texts,
 )
-from roq.client.consume.groups import GroupMember, told
+from roq.client.consume.groups import GroupMember
+from roq.client.io.exchange_questions import told
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
 from roq.errors import ConfigError

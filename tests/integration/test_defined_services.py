@@ -14,7 +14,8 @@ from commands import roq as run_roq
 from commands import until
 
 import roq
-from roq.client.consume.groups import ask_all, read
+from roq.client.consume.groups import read
+from roq.client.io.exchange_questions import ask_all
 from roq.protocol.requesting import REQUESTS, Requests, RequestsQuery
 from roq.testing import RunningCluster
 

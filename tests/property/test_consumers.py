@@ -21,7 +21,8 @@ from memory_files import MemoryFiles
 from roq.client.consume.holding import ACKED, RETURNED, TOLD, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.message import Settlement
-from roq.client.consume.seat import AskExchange, Membership, SeatPhase
+from roq.client.consume.seat import Membership, SeatPhase
+from roq.client.io.queue_connections import AskExchange
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.disk_groups import Group, perform

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from roq.client.consume.groups import ask_all, told
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import ask_all, told
 from roq.errors import InvalidName, RemoteProtocolError, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused

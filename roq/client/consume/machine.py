@@ -28,7 +28,6 @@ from roq.client.consume.seat import (
     IN,
     UNCONFIRMED_BATCHES_MAX,
     UNCONFIRMED_BYTES_MAX,
-    AskExchange,
     Membership,
     Prefetch,
     Return,
@@ -36,6 +35,7 @@ from roq.client.consume.seat import (
     SeatPhase,
     Told,
 )
+from roq.client.io.queue_connections import AskExchange
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.number_ranges import UNREADABLE

@@ -10,7 +10,7 @@ from typing import Final
 from roq.client.consume.extensions import Extensions
 from roq.client.consume.holding import Holding
 from roq.client.consume.message import Settlement
-from roq.model import ExchangeInfo, LogId
+from roq.model import ExchangeInfo
 from roq.protocol.consuming import GroupSettings, Run
 
 LOOK_SECONDS: Final = 0.05
@@ -44,14 +44,6 @@ class SeatPhase(Enum):
 
 IN: Final = SeatPhase.IN
 """To look it up in its class takes as long as a call."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskExchange:
-    """Send this to an exchange."""
-
-    log: LogId
-    frames: list[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from roq.client.consume.groups import ask_all, not_found, read, told
+from roq.client.consume.groups import not_found, read
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import ask_all, told
 from roq.errors import GroupNotFound, InvalidRequest, RemoteProtocolError, Unavailable
 from roq.log.group_changes import GroupDelta, decode_deltas
 from roq.model import LogId

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from roq.client.io.engine import Translate
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.control import Topology
 from roq.runtime.interfaces import Loop
 
+if TYPE_CHECKING:  # machines import this, and need no engine
+    from roq.client.io.engine import Translate
 
-class Outgoing(Protocol):
-    """These frames are for this exchange."""
 
-    @property
-    def log(self) -> LogId:
-        """By its log."""
-        ...
+@dataclass(frozen=True, slots=True)
+class AskExchange:
+    """Send this to an exchange."""
 
-    @property
-    def frames(self) -> list[bytes]:
-        """What is sent."""
-        ...
+    log: LogId
+    frames: list[bytes]
 
 
 class KnownExchange(Protocol):
@@ -43,7 +40,7 @@ class QueueMachine(Protocol):
         """The queue has this exchange, or has it at another address."""
         ...
 
-    def up(self, log: LogId, now: float) -> Sequence[Outgoing]:
+    def up(self, log: LogId, now: float) -> Sequence[AskExchange]:
         """Its connection stands: this is said first."""
         ...
 
@@ -159,7 +156,7 @@ class QueueConnections:
             if log not in self._connections:
                 self._connect(log, exchange.data)
 
-    def perform(self, asks: Iterable[Outgoing]) -> None:
+    def perform(self, asks: Iterable[AskExchange]) -> None:
         """Send these."""
         for ask in asks:
             connection = self._connections.get(ask.log)
@@ -171,7 +168,7 @@ class QueueConnections:
         connection = self._connections.get(log)
         return "" if connection is None else connection.trouble
 
-    def close(self, last: Iterable[Outgoing]) -> None:
+    def close(self, last: Iterable[AskExchange]) -> None:
         """Use none any more; this is said before."""
         farewells: dict[LogId, list[list[bytes]]] = {}
         for ask in last:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from roq.client.consume.seat import AskExchange
 from roq.client.io.engine import Engine
+from roq.client.io.queue_connections import AskExchange
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.pending import Requested
 from roq.errors import Closed

@@ -15,16 +15,8 @@ import msgspec
 
 from roq.client.consume.holding import OPEN, Holding
 from roq.client.consume.machine import ConsumerMachine
-from roq.client.consume.seat import (
-    IN,
-    AskExchange,
-    Membership,
-    Prefetch,
-    Return,
-    Seat,
-    SeatPhase,
-    Told,
-)
+from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
+from roq.client.io.queue_connections import AskExchange
 from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol import requesting

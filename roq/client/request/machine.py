@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.consume.seat import AskExchange
+from roq.client.io.queue_connections import AskExchange
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused

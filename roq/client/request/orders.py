@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.consume.groups import ask_all, not_found, read, told
+from roq.client.consume.groups import not_found, read
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import ask_all, told
 from roq.client.request.context import RequestId
 from roq.errors import GroupNotFound, InvalidRequest, ResponseLost, Unavailable
 from roq.protocol.consuming import GROUP_ORDER, GroupOrder, Ordered

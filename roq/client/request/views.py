@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from roq.client.consume.groups import GroupMember, GroupSummary, ask_all, not_found, read, told
+from roq.client.consume.groups import GroupMember, GroupSummary, not_found, read
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import ask_all, told
 from roq.client.request.context import RequestId
 from roq.client.request.pending import EXCHANGE_GONE
 from roq.errors import GroupNotFound, ResponseLost, Unavailable

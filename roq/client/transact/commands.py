@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.client.admin.management import Management
-from roq.client.consume.groups import Answers, ask_all, told
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import Answers, ask_all, told
 from roq.client.publish.publisher import Publisher
 from roq.client.transact.publisher import (
     Check,

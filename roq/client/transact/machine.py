@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.consume.seat import AskExchange
+from roq.client.io.queue_connections import AskExchange
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents

@@ -10,7 +10,7 @@ import pytest
 
 from roq.client.consume import delayed
 from roq.client.consume.delayed import DelayedCommands
-from roq.client.consume.groups import Answers
+from roq.client.io.exchange_questions import Answers
 from roq.errors import InvalidName, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused

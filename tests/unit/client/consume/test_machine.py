@@ -16,7 +16,8 @@ from roq.client.consume.machine import (
     ConsumerMachine,
 )
 from roq.client.consume.message import Settlement
-from roq.client.consume.seat import IDLE_SECONDS, AskExchange, Membership
+from roq.client.consume.seat import IDLE_SECONDS, Membership
+from roq.client.io.queue_connections import AskExchange
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 from paper_connections import PaperConnections, topology
 
-from roq.client.consume.seat import AskExchange
-from roq.client.io.queue_connections import QueueConnections
+from roq.client.io.queue_connections import AskExchange, QueueConnections
 from roq.model import ExchangeInfo, LogId
 
 ONE, TWO = LogId(1, 1), LogId(2, 1)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from roq.client.consume.holding import ACKED
-from roq.client.consume.seat import AskExchange, Membership
+from roq.client.consume.seat import Membership
+from roq.client.io.queue_connections import AskExchange
 from roq.client.request.instance import (
     FIGURES_SECONDS_MAX,
     RUNS,

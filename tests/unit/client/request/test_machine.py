@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roq.client.consume.seat import AskExchange
+from roq.client.io.queue_connections import AskExchange
 from roq.client.request.machine import (
     AGAIN_SECONDS,
     ASK_SECONDS,

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from described import described
 
-from roq.client.consume.groups import Answers
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import Answers
 from roq.client.request import orders
 from roq.client.request.context import parse_id
 from roq.errors import GroupNotFound, InvalidRequest, ResponseLost, Unavailable

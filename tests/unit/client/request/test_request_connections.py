@@ -6,7 +6,7 @@ import threading
 
 from paper_connections import PaperConnections, topology
 
-from roq.client.consume.seat import AskExchange
+from roq.client.io.queue_connections import AskExchange
 from roq.client.request.machine import NEWER_SECONDS, RequesterMachine
 from roq.client.request.request_connections import RequestConnections
 from roq.model import LogId

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from described import described
 
-from roq.client.consume.groups import Answers, GroupSummary
+from roq.client.consume.groups import GroupSummary
 from roq.client.io.engine import Engine
+from roq.client.io.exchange_questions import Answers
 from roq.client.request import views
 from roq.client.request.context import parse_id
 from roq.client.request.views import RequestDescription, describe_request, summed

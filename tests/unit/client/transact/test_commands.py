@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from roq.client.consume.groups import Answers
+from roq.client.io.exchange_questions import Answers
 from roq.client.transact import commands
 from roq.client.transact.commands import TransactionCommands
 from roq.client.transact.publisher import TransactionMessage

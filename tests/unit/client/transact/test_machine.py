@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from roq.client.consume.seat import AskExchange
+from roq.client.io.queue_connections import AskExchange
 from roq.client.transact.machine import (
     ASK_SECONDS,
     Asked,
