@@ -20,6 +20,7 @@ from roq.errors import InvalidName
 from roq.model import check_name
 from roq.number_ranges import UNREADABLE, Amount
 from roq.provider.process import Identity
+from roq.runtime.files import write_whole
 
 RECORD_BYTES_MAX: Final = 65_536
 _RECORD: Final = "host.json"
@@ -68,9 +69,7 @@ class HostFolder:
             OSError: it cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        draft = self.path / f"{_RECORD}.new"
-        draft.write_bytes(msgspec.json.encode(record))
-        draft.replace(self.path / _RECORD)
+        write_whole(self.path / _RECORD, msgspec.json.encode(record))
 
     def read(self) -> HostRecord | None:
         """The record; None if there is none that makes sense."""
