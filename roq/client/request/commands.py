@@ -10,7 +10,6 @@ from time import time
 from typing import Any, Final, TypeVar
 
 from roq.client.admin.commands import request
-from roq.client.admin.management import Management
 from roq.client.consume.groups import GroupListing, GroupSummary
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -50,9 +49,13 @@ class RequestCommands(ABC):
     """What a client does with services."""
 
     _engine: Engine
-    _management: Management
     _timeout: float
     _lock: threading.RLock
+
+    @property
+    @abstractmethod
+    def addresses(self) -> list[str]:
+        """Client endpoints of the configuration managers that are known by now."""
 
     @abstractmethod
     def publisher(
@@ -111,7 +114,7 @@ class RequestCommands(ABC):
 
         def make(on_lost: Callable[[Waiter], bool]) -> Collector:
             whose = publisher.id if collect else b""
-            return Collector(self._engine, self._management.addresses, queue, whose, on_lost)
+            return Collector(self._engine, self.addresses, queue, whose, on_lost)
 
         try:
             requester = Requester(
@@ -153,7 +156,7 @@ class RequestCommands(ABC):
             raise InvalidRequest(f"service {name!r}: its name does not begin or end with a dot")
         service = Service(
             self._engine,
-            self._management.addresses,
+            self.addresses,
             name,
             check_name(queue),
             threads=threads,
@@ -333,7 +336,7 @@ class RequestCommands(ABC):
         with self._lock:
             found = self._collectors.get(queue)
             if found is None or found.ended:
-                made = Collector(self._engine, self._management.addresses, queue)
+                made = Collector(self._engine, self.addresses, queue)
                 found = self._collectors[queue] = self._adopt(made)
         found.need_exchanges(self._timeout)
         return found

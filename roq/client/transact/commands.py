@@ -7,7 +7,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_questions import Answers, ask_all, told
 from roq.client.publish.publisher import Publisher
@@ -100,8 +99,12 @@ class TransactionCommands(ABC):
     """What a client does with transactions."""
 
     _engine: Engine
-    _management: Management
     _timeout: float
+
+    @property
+    @abstractmethod
+    def addresses(self) -> list[str]:
+        """Client endpoints of the configuration managers that are known by now."""
 
     @abstractmethod
     def publisher(self, queue: str, *, timeout: float = ..., linger: float = ...) -> Publisher:
@@ -166,7 +169,7 @@ class TransactionCommands(ABC):
             made = TransactionalPublisher(
                 publisher,
                 lambda ask: ProducerShell(
-                    self._engine, self._management.addresses, queue, group, publisher.id, ask
+                    self._engine, self.addresses, queue, group, publisher.id, ask
                 ),
                 group=group, check=check, terms=terms, timeout=timeout,
             )  # fmt: skip

@@ -40,6 +40,7 @@ class Paper(TransactionCommands):
 
     _engine: Any = None
     publisher: Any = None
+    addresses: Any = None
 
     def describe(self, queue: str) -> Any:
         assert queue == "q"
