@@ -21,12 +21,11 @@ from roq.errors import ConfigError, InvalidRequest, RoQError, Unavailable
 from roq.log.group_changes import GroupDelta, encode_deltas
 from roq.model import LogId
 from roq.protocol.consuming import GroupSettings
-from roq.read.events import BelowFloor
 from roq.spark import source
 from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.query_session import QuerySession
-from roq.spark.queue_logs import DataLoss, QueueLogs, lose, raised
+from roq.spark.queue_logs import DataLoss, QueueLogs, lose
 from roq.spark.source import BatchReader, LogPartition, StreamReader
 
 Document = dict[str, Any]
@@ -308,19 +307,6 @@ def test_offsets_beyond_the_end_are_no_loss_but_an_error(loss: str) -> None:
         beyond.initialOffset()
     with pytest.raises(ConfigError, match="the checkpoint: offset 10"):
         reader(logs, failOnDataLoss=loss).latestOffset(Offsets(QUEUE, {X1: 10}).document())
-
-
-@pytest.mark.parametrize(
-    ("policy", "begins"),
-    [(BelowFloor.ERROR, 3), (BelowFloor.EARLIEST, 10), (BelowFloor.LATEST, 20)],
-)
-def test_offsets_that_are_kept_no_more_are_raised_as_is_wanted(
-    policy: BelowFloor, begins: int
-) -> None:
-    low, high, gone = LogId(1, 5), LogId(2, 5), LogId(3, 5)
-    spans = {low: Span(10, 20), high: Span(0, 9)}
-    found = raised({low: 3, high: 4, gone: 1}, spans, policy)
-    assert found == {low: begins, high: 4, gone: 1}
 
 
 # --- the work of a consumer group -----------------------------------------------------------------
