@@ -31,6 +31,7 @@ SEND_WINDOW: Final = (
     "tests/unit/client/publish/test_send_window.py",
     "tests/unit/client/publish/test_replay.py",
     "tests/unit/client/publish/test_machine.py",
+    "tests/unit/client/publish/test_link.py",
     "tests/unit/client/publish/test_links.py",
     "tests/unit/client/publish/test_bound_batches.py",
     "tests/unit/client/publish/test_relocation.py",
