@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from roq.cli.commands import COMMANDS, Commands, cli
-from roq.cli.failures import daemon_failed, failed
-from roq.errors import ConfigError, InvalidName, QueueNotFound, RoQError, Unavailable
+from roq.errors import QueueNotFound, Unavailable
 
 
 def all_commands(group: click.Group = cli, before: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -93,29 +92,3 @@ def test_debug_shows_the_error_itself() -> None:
     group = group_that_raises(Unavailable("nobody"))
     result = CliRunner().invoke(group, ["--debug", "broken"])
     assert isinstance(result.exception, Unavailable)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (Unavailable("x"), 1),
-        (InvalidName("x"), 2),
-        (ConfigError("x"), 2),
-        (RoQError("x"), 1),
-    ],
-)
-def test_a_command_ends_with_1_or_2(error: RoQError, code: int) -> None:
-    assert failed(error).exit_code == code
-
-
-def test_a_daemon_ends_with_78_for_a_configuration_and_69_for_what_is_away() -> None:
-    assert daemon_failed(ConfigError("port 5000 is in use")).exit_code == 78
-    assert daemon_failed(Unavailable("no Java")).exit_code == 69
-
-
-def test_an_error_without_a_text_says_what_its_class_stands_for() -> None:
-    assert failed(QueueNotFound()).message == "No queue of this name exists."
-
-
-def test_an_error_that_says_what_to_do_gets_no_second_hint() -> None:
-    assert failed(Unavailable("start it with `roq up`")).hint == ""

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from roq.cli import health
 from roq.cli.commands import cli
-from roq.client.operate.survey import Finding, Survey, _forgotten
-from roq.protocol.public_answers import HostSummary
+from roq.client.operate.survey import Finding, Survey
 from roq.protocol.reports import Check
 
 Run = Callable[..., Result]
@@ -81,20 +80,6 @@ def test_a_lost_host_of_which_nothing_is_missing_is_no_reason_for_1_unless_it_is
     assert result.exit_code == 0
     assert "c is lost, nothing is missing of it" in result.stdout
     assert run("--hosts", "2", surveys=[survey]).exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("state", "exchanges", "monitors", "listed"),
-    [("lost", 0, 0, False), ("lost", 1, 0, True), ("lost", 0, 1, True), ("silent", 0, 0, True)],
-)
-def test_a_host_is_asked_unless_it_is_lost_and_nothing_belongs_there(
-    state: str, exchanges: int, monitors: int, *, listed: bool
-) -> None:
-    host = HostSummary(
-        host="c", control="tcp://c:5100", exchanges=exchanges, monitors=monitors, exchange_max=0,
-        cpu=0.0, memory_bytes=0, state=state, children=[],
-    )  # fmt: skip
-    assert _forgotten(host) is not listed
 
 
 def test_a_warning_is_shown_and_changes_no_exit_code(run: Run) -> None:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hcm_host import QUEUE_ID, Host
-from waiting import eventually
 
 from roq.hcm.events import Erase
-from roq.hcm.log_folders import LogFolders
-from roq.log.disk import DiskFiles
-from roq.log.disk_groups import perform
-from roq.log.files import META
-from roq.log.meta import Meta, claim_folder
-from roq.log.recovery import LogSettings, open_log
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
 
@@ -174,55 +165,6 @@ def test_of_one_that_may_have_run_unheard_only_an_empty_log_goes() -> None:
     assert erased(host) == [Erase("orders", QUEUE_ID, each, empty=True) for each in (1, 4)]
 
 
-def test_a_log_that_has_held_something_is_left_and_named(tmp_path: Path) -> None:
-    folders = LogFolders(tmp_path)
-    for number, entries in ((1, 0), (2, 1)):
-        files = DiskFiles(folders.path(QUEUE_ID, number))
-        log = open_log(
-            files,
-            LogSettings(
-                queue=QUEUE_ID, exchange=number, epoch=5, cluster="c", host="h", ring_bytes=1,
-                topics_max=9, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1,
-            ),
-        )  # fmt: skip
-        for _ in range(entries):
-            log.append(b"t", b"batch", 5)
-        group = log.gather(lambda: b"")
-        if group is not None:
-            perform(files, group)
-        files.close()
-        folders.erase(f"orders.x{number}", QUEUE_ID, number, empty=True)
-    assert folders.numbers(QUEUE_ID) == [2]
-    assert folders.left() == LogFolders(tmp_path).left() == [
-        ("orders.x2", folders.path(QUEUE_ID, 2))
-    ]  # fmt: skip
-    folders.erase("orders.x3", QUEUE_ID, 3, empty=True)
-    assert len(folders.left()) == 1, "there is none"
-    folders.erase("orders.x2", QUEUE_ID, 2)
-    assert folders.left() == []
-
-
-@pytest.mark.parametrize("empty", [False, True])
-@pytest.mark.parametrize("of", [(b"r" * 16, 1), (QUEUE_ID, 2)])
-def test_the_log_of_another_exchange_that_was_moved_there_is_left(
-    *, empty: bool, of: tuple[bytes, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A start has refused it, and so its exchange is removed: what was moved is still wanted."""
-    folders = LogFolders(tmp_path)
-    path = folders.path(QUEUE_ID, 1)
-    files = DiskFiles(path)
-    queue, exchange = of
-    claim_folder(
-        files,
-        Meta(cluster="c", queue=queue.hex(), exchange=exchange, generation=5, host="h"),
-    )
-    files.close()
-    folders.erase(X1, QUEUE_ID, 1, empty=empty)
-    assert (path / META).exists()
-    assert f"it is the log of exchange x{exchange} of queue {queue.hex()}" in caplog.text
-    assert folders.left() == [(X1, path)], "the host compares that name with those that run"
-
-
 def test_logs_of_those_that_do_not_run_go_at_once() -> None:
     host = Host(logs=LOGS)
     assert host.stop_queue(queue_id=QUEUE_ID, number=4, reason="removed", erase=True) == [
@@ -231,29 +173,3 @@ def test_logs_of_those_that_do_not_run_go_at_once() -> None:
     assert erased(host) == [Erase("orders", QUEUE_ID, 4)]
     host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True)
     assert erased(host)[1:] == [Erase("orders", QUEUE_ID, -1)]
-
-
-# --- folders --------------------------------------------------------------------------------------
-
-
-def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) -> None:
-    folders = LogFolders(tmp_path / "logs")
-    assert folders.numbers(QUEUE_ID) == []
-    for number in (1, 12):
-        folders.path(QUEUE_ID, number).mkdir(parents=True)
-        (folders.path(QUEUE_ID, number) / "0.seg").write_bytes(b"x" * 100)
-    (tmp_path / "logs" / QUEUE_ID.hex() / "notes").mkdir()
-    assert folders.numbers(QUEUE_ID) == [1, 12]
-    folders.erase("orders.x12", QUEUE_ID, 12)
-    assert folders.numbers(QUEUE_ID) == [1]
-    folders.erase("orders.x12", QUEUE_ID, 12)
-    eventually(lambda: not list((tmp_path / "logs").glob("removed-*")), "the files are removed")
-    (tmp_path / "logs" / QUEUE_ID.hex() / "notes").rmdir()
-    folders.erase(X1, QUEUE_ID, 1)
-    eventually(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
-
-
-def test_what_an_earlier_life_was_removing_goes(tmp_path: Path) -> None:
-    (tmp_path / "removed-7-1" / "deep").mkdir(parents=True)
-    LogFolders(tmp_path).tidy()
-    eventually(lambda: not list(tmp_path.iterdir()), "it is removed")
