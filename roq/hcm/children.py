@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
-from roq.errors import InvalidRequest, RequestError
+from roq.errors import ConfigError, InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
 from roq.machine import Transitions
@@ -388,9 +388,18 @@ def draw_above(drawn: int, given: int) -> int:
     Args:
         drawn: what the registry has given.
         given: the highest under which this host has started anything.
+
+    Raises:
+        ConfigError: there is none above it. To draw would use up what the cluster has left.
     """
     if drawn > given or given - drawn >= EPOCHS_AHEAD_MAX:
         return 0
+    if given >= EPOCH_MAX:
+        raise ConfigError(
+            f"data.dir: host.epoch holds {given}, above which no epoch is left: nothing can be "
+            "started here. Remove that file, start this host manager again, and then all programs "
+            "that publish to exchanges of this host"
+        )
     return min(given + LOST_EPOCHS, EPOCH_MAX - 1)
 
 

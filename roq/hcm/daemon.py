@@ -256,7 +256,13 @@ class HostManager:
             return
         given = self._rested.epoch
         if epoch <= given:
-            above = draw_above(epoch, given)
+            try:
+                above = draw_above(epoch, given)
+            except ConfigError as error:
+                log.error("%s", error, extra={"event": "epochs_used_up"})  # noqa: TRY400 - no traceback
+                self._exit_code = exits.CONFIG
+                self._reactor.stop()  # what an earlier life has left running here goes on
+                return
             log.error(
                 "the registry has given epoch %d, and this host has started processes under %d: %s",
                 epoch, given,

@@ -18,11 +18,12 @@ from fake_leader import HOST, QUEUE_ID, FakeLeader, is_gone, start_exchange, sta
 from waiting import eventually
 
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.registry_contract import Post
-from roq.errors import ConfigError
+from roq.coordination.registry_contract import EPOCH, EPOCH_MAX, Post, SessionState
+from roq.errors import ConfigError, RegistryAway
 from roq.hcm.children import child_name
 from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager
+from roq.hcm.records import OWN
 from roq.model import Limits
 from roq.protocol import documents, kpi
 from roq.protocol.control import (
@@ -282,6 +283,28 @@ def test_a_name_whose_owner_does_not_answer_is_taken_over(
     finally:
         host.stop()
         dead.close()
+
+
+def test_a_host_that_has_used_the_last_epoch_says_so_and_leaves_the_others_to_the_cluster(
+    tmp_path, leader, ensemble, caplog
+) -> None:
+    posted: queue.SimpleQueue[Call] = queue.SimpleQueue()
+    registry = MemoryRegistry(ensemble, posted.put)
+    sessions: list[SessionState] = []
+    registry.start(sessions.append)
+    eventually(lambda: _run_all(posted) or sessions, "it is connected")
+    drawn: list[int | RegistryAway] = []
+    registry.next_host_epoch(drawn.append, EPOCH_MAX - 100)
+    eventually(lambda: _run_all(posted) or drawn, "so many were given")
+    assert drawn == [EPOCH_MAX - 99]
+    registry.close()
+    before = ensemble.node(EPOCH).version
+    (tmp_path / OWN).write_text(str(EPOCH_MAX))
+    host = RunningHost(hcm_config(tmp_path, leader), ensemble)
+    host.join()
+    assert host.code == exits.CONFIG
+    assert f"{OWN} holds {EPOCH_MAX}, above which no epoch is left" in caplog.text
+    assert ensemble.node(EPOCH).version == before + 1
 
 
 def _run_all(posted: queue.SimpleQueue[Call]) -> None:

@@ -201,6 +201,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("    if drawn > given or given", "    if drawn >= given or given"),
         (" or given - drawn >= EPOCHS_AHEAD_MAX:\n", ":\n"),
         ("given + LOST_EPOCHS, EPOCH_MAX - 1", "given, EPOCH_MAX - 1"),
+        ("    if given >= EPOCH_MAX:\n", "    if given > EPOCH_MAX:\n"),
     ),
     *mutants(
         "roq/hcm/machine.py",

@@ -1,7 +1,7 @@
 import pytest
 
 from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
-from roq.errors import RequestError
+from roq.errors import ConfigError, RequestError
 from roq.hcm.children import NUMBER_MAX, ChildEpochs, PortBook, draw_above, port_of
 from roq.model import child_epoch
 
@@ -107,3 +107,11 @@ def test_a_child_that_never_told_leaves_nothing() -> None:
 def test_an_epoch_that_was_given_before_is_drawn_again(drawn: int, given: int, above: int) -> None:
     """What no registry of this cluster can have given is believed by nobody."""
     assert draw_above(drawn, given) == above
+
+
+@pytest.mark.parametrize("drawn", [EPOCH_MAX, EPOCH_MAX - EPOCHS_AHEAD_MAX + 1])
+def test_above_the_last_epoch_none_is_drawn(drawn: int) -> None:
+    """Each attempt would use up what the cluster has left, and be another one that is too low."""
+    with pytest.raises(ConfigError, match=f"host.epoch holds {EPOCH_MAX}, above which no epoch"):
+        draw_above(drawn, EPOCH_MAX)
+    assert draw_above(3, EPOCH_MAX) == 0, "this cluster cannot have given it"
