@@ -410,6 +410,7 @@ class GcmMachine:
             self._next_look = now + LOOK_SECONDS
             effects += self.repairs.look(now)
             effects += self.draining.look(now)
+            effects += self._reports.look(now)
         if self._next_broadcast is not None and now >= self._next_broadcast:
             effects += self._broadcast(now)
         if effects:

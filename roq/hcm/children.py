@@ -14,7 +14,7 @@ from typing import Final
 from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
 from roq.errors import ConfigError, InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
-from roq.hcm.events import Peer
+from roq.hcm.events import Asked, Peer
 from roq.machine import Transitions
 from roq.model import (
     ASYNC,
@@ -457,12 +457,13 @@ def port_of(endpoint: str) -> int | None:
 
 @dataclass(slots=True)
 class Stop:
-    """One request to stop something: answered when nothing of it is left."""
+    """One request to stop something: answered when nothing of it is left, as in `Done`."""
 
     peer: Peer
     request_id: int
     left: set[str]
     deadline: float
+    no_log_since: int = 0
 
 
 class Stops:
@@ -477,6 +478,10 @@ class Stops:
     def add(self, stop: Stop) -> None:
         """Wait for these children."""
         self._stops.append(stop)
+
+    def get(self, asked: Asked) -> Stop | None:
+        """This request, if it is not answered yet."""
+        return next((each for each in self._stops if (each.peer, each.request_id) == asked), None)
 
     def gone(self, child: str) -> list[Stop]:
         """A child is gone; gives the requests that are complete now."""

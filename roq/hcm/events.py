@@ -3,6 +3,7 @@
 Spawn               <->  Spawned | SpawnFailed
 Spawned or Adopted   ->  Exited, once, if it was not released before
 Probe               <->  Probed
+Erase with `asked`  <->  Erased
 ReportToLeader      <->  LeaderAnswered | LeaderLost
 """
 
@@ -27,6 +28,9 @@ _OF_ITS_OWN: Final = frozenset(
 
 Peer = tuple[bytes, bool]
 """Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
+
+Asked = tuple[Peer, int]
+"""Who waits for an answer, and to which of its requests."""
 
 # --- events ---------------------------------------------------------------------------------------
 
@@ -59,11 +63,13 @@ class Rested:
         ports: that children have used or kept away from.
         leader_epoch: the highest of a leader that it has obeyed.
         epoch: the highest host epoch under which it has started anything.
+        since: the one since which this folder is in use; 0: longer than is known.
     """
 
     ports: tuple[int, ...]
     leader_epoch: int = 0
     epoch: int = 0
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,14 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class Erased:
+    """Logs were to be removed; whether there were any."""
+
+    asked: Asked
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAnswered:
     """The answer to `ReportToLeader`, or that none came in time."""
 
@@ -171,7 +185,7 @@ class StopWanted:
 
 
 Event = (
-    Registered | Rested | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed
+    Registered | Rested | Adopted | Requested | Spawned | SpawnFailed | Exited | Probed | Erased
     | LeaderAnswered | LeaderLost | Measured | Pressed | StopWanted | Tick
 )  # fmt: skip
 
@@ -216,7 +230,8 @@ class RememberLeader:
 @dataclass(frozen=True, slots=True)
 class RememberEpoch:
     """Write down that children count under this host epoch, for the next life: its own is higher,
-    also if the registry was restored from an older copy."""
+    also if the registry was restored from an older copy. The first one says how old the folder is.
+    """
 
     epoch: int
 
@@ -273,12 +288,17 @@ class Forget:
 @dataclass(frozen=True, slots=True)
 class Erase:
     """Remove the logs of exchanges that are gone for good from the disk: of one, or of all of a
-    queue that do not run (`number` -1); with `empty`, those alone that never held anything."""
+    queue that do not run (`number` -1); with `empty`, those alone that never held anything.
+
+    Attributes:
+        asked: who is told whether there were any; None: nobody.
+    """
 
     queue: str
     queue_id: bytes
     number: int
     empty: bool = False
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)

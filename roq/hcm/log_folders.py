@@ -66,7 +66,7 @@ class LogFolders:
                 continue
         return [(child, path) for child, path in found if path.is_dir()]
 
-    def erase(self, child: str, queue_id: bytes, number: int, *, empty: bool = False) -> None:
+    def erase(self, child: str, queue_id: bytes, number: int, *, empty: bool = False) -> bool:
         """Remove the log of an exchange; another one of that name would begin anew at once.
 
         What says of itself that it is the log of another exchange, as was moved here by hand, is
@@ -75,6 +75,9 @@ class LogFolders:
         Args:
             child: the name of that exchange (`orders.x1`), under which a log that is left is known.
             empty: only if it has never held anything; else it is left.
+
+        Returns:
+            Whether there was one.
         """
         path = self.path(queue_id, number)
         mark = path.with_suffix(_LEFT)
@@ -85,7 +88,7 @@ class LogFolders:
             log.error("%s is left: %s", path, why, extra={"event": "log_left"})
             with contextlib.suppress(OSError):
                 mark.write_text(child, "utf-8")
-            return
+            return True
         with contextlib.suppress(OSError):
             mark.unlink(missing_ok=True)
         self._count += 1
@@ -93,12 +96,13 @@ class LogFolders:
         try:
             path.rename(gone)
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             log.warning("%s stays: %s", path, error.strerror, extra={"event": "file_stays"})
-            return
+            return True
         log.info("%s is removed", path, extra={"event": "log_removed"})
         self._remove_beside([gone], path.parent)
+        return True
 
     def tidy(self) -> None:
         """Go on with what an earlier life was removing."""

@@ -36,8 +36,10 @@ from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
     Announce,
+    Asked,
     Effect,
     Erase,
+    Erased,
     Event,
     Exited,
     Finished,
@@ -100,7 +102,7 @@ class HostMachine:
         self._settings = settings
         self._leader = Leader(settings.managers)
         self._supervisor = Supervisor(settings, self._leader)
-        self._leader_epoch = self._remembered = self._counted = 0
+        self._leader_epoch = self._remembered = self._counted = self._since = 0
         self._trouble = ""
         self._refusal = ""
         self._short = False
@@ -145,6 +147,7 @@ class HostMachine:
             self._remembered = self._obeyed
             effects.insert(0, RememberLeader(self._remembered))
         if self._supervisor.epoch > self._counted:
+            self._since = self._since if self._counted else self._supervisor.epoch
             self._counted = self._supervisor.epoch
             effects.insert(0, RememberEpoch(self._counted))
         if self._leader.take_due(now):
@@ -184,12 +187,14 @@ class HostMachine:
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
-            case Rested(_, leader_epoch, epoch):
+            case Rested(_, leader_epoch, epoch, since):
                 self._leader_epoch = self._remembered = leader_epoch
-                self._counted = epoch
+                self._counted, self._since = epoch, since
                 return self._supervisor.handle(event, now)
             case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
                 return self._supervisor.handle(event, now)
+            case Erased(asked, found):
+                return self._erased(asked, found=found)
             case LeaderAnswered() | LeaderLost():
                 return self._leader_said(event, now)
             case Measured(checks):
@@ -288,10 +293,14 @@ class HostMachine:
         chosen = self._supervisor.children.select(message.queue, message.queue_id, message.number)
         whole = message.reason == "removed" and message.number == EVERYTHING
         effects: list[Effect] = [Forget(message.queue)] if whole else []
+        asked = None
         if message.erase:
             if message.queue_id and not any(child.number == message.number for child in chosen):
+                # One that is a child here has a log here.
+                here = any(child.role == EXCHANGE for child in chosen)
+                asked = None if here else (peer, message.id)
                 number = message.number
-                effects.append(Erase(message.queue, message.queue_id, number, message.empty))
+                effects.append(Erase(message.queue, message.queue_id, number, message.empty, asked))
             for child in chosen:
                 child.erase, child.spares = child.role == EXCHANGE, message.empty
         for child in chosen:
@@ -299,11 +308,20 @@ class HostMachine:
         left = {
             child.name for child in chosen if self._supervisor.children.get(child.name) is child
         }
-        if not left:
-            return [*effects, Reply(peer, Done(id=message.id))]
+        if not left:  # who has asked for logs is answered when they were looked for
+            return effects if asked else [*effects, Reply(peer, Done(id=message.id))]
         deadline = now + self._settings.stop_seconds + CHILD_KILLED_SECONDS
         self._supervisor.stops.add(Stop(peer, message.id, left, deadline))
         return effects
+
+    def _erased(self, asked: Asked, *, found: bool) -> list[Effect]:
+        since = 0 if found else self._since if self._counted else HOST_EPOCH_MAX
+        stop = self._supervisor.stops.get(asked)
+        if stop is not None:  # the monitor of these exchanges is still here
+            stop.no_log_since = since
+            return []
+        peer, request_id = asked
+        return [Reply(peer, Done(id=request_id, no_log_since=since))]
 
     def _child_report(self, peer: Peer, message: ChildReport, now: float) -> list[Effect]:
         told = message.child

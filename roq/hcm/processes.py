@@ -23,6 +23,7 @@ from roq.hcm.events import (
     Adopted,
     Discard,
     Erase,
+    Erased,
     Exited,
     Forget,
     Kill,
@@ -151,9 +152,11 @@ class Processes:
             self._add(running, spec)
             adopted.append(Adopted(spec, record.pid, tuple(record.ports)))
         resting = tuple(sorted(left.resting))
-        return Rested(resting, self._records.leader_epoch(), self._records.epoch()), adopted
+        records = self._records
+        epochs = records.leader_epoch(), records.epoch(), records.since()
+        return Rested(resting, *epochs), adopted
 
-    def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed]:
+    def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed | Erased]:
         """Do what the machine wants done to a process or its files; gives its answer, if any."""
         match effect:
             case Spawn(spec, alone):
@@ -176,8 +179,13 @@ class Processes:
                 self.discard(child, with_log=with_log)
             case Forget(queue):
                 self.forget(queue)
-            case Erase(queue, queue_id, number, empty):
-                self.erase(queue, queue_id, number, empty=empty)
+            case Erase():
+                yield from self._erased(effect)
+
+    def _erased(self, effect: Erase) -> Iterator[Erased]:
+        found = self.erase(effect.queue, effect.queue_id, effect.number, empty=effect.empty)
+        if effect.asked is not None:
+            yield Erased(effect.asked, found)
 
     def spawn(self, spec: Spec, *, alone: bool = False) -> Spawned | SpawnFailed:
         """Write the spec down and have a process serve it: a new one, or one of monitors with room.
@@ -274,17 +282,22 @@ class Processes:
             if found is not None and found[1] not in self._running:
                 remove(path)
 
-    def erase(self, queue: str, queue_id: bytes, number: int, *, empty: bool = False) -> None:
+    def erase(self, queue: str, queue_id: bytes, number: int, *, empty: bool = False) -> bool:
         """Remove the log of an exchange from the disk; number -1: of all that do not run.
 
         Args:
             empty: only if it has never held anything.
+
+        Returns:
+            Whether there was any.
         """
+        found = False
         numbers = self._logs.numbers(queue_id) if number == EVERYTHING else [number]
         for each in numbers:
             child = child_name(queue, each)
-            if child not in self._running:
-                self._logs.erase(child, queue_id, each, empty=empty)
+            runs = child in self._running
+            found |= runs or self._logs.erase(child, queue_id, each, empty=empty)
+        return found
 
     def logs_left(self) -> Check:
         """Whether a log was left here that no definition wants, and that has held something."""

@@ -31,6 +31,7 @@ PORTS_MAX: Final = 8
 PIPE: Final = ".pipe"
 LEADER: Final = "leader.epoch"
 OWN: Final = "host.epoch"
+FIRST: Final = "first.epoch"
 PROCESS: Final = re.compile("monitors-[0-9]{1,6}")
 
 log = logging.getLogger(__name__)
@@ -130,12 +131,19 @@ class Records:
 
     def write_epoch(self, epoch: int) -> None:
         """Write down under which host epoch children count. Without it, a later life may give the
-        same ones, in a registry that was restored from an older copy."""
+        same ones, in a registry that was restored from an older copy. The first one stays: a log
+        that is older was on another disk."""
+        if not (self._folder / OWN).exists():
+            self._write_number(FIRST, epoch)
         self._write_number(OWN, epoch)
 
     def epoch(self) -> int:
         """The highest host epoch under which anything was started here; 0: none is known."""
         return self._number(OWN)
+
+    def since(self) -> int:
+        """The first host epoch under which anything was started here; 0: it is not known."""
+        return self._number(FIRST)
 
     def _write_number(self, name: str, number: int) -> None:
         path = self._folder / name

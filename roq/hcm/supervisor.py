@@ -363,7 +363,8 @@ class Supervisor:
         if child.erase:
             effects.append(Erase(child.queue, child.queue_id, child.number, child.spares))
         effects += [
-            Reply(stop.peer, Done(id=stop.request_id)) for stop in self.stops.gone(child.name)
+            Reply(stop.peer, Done(id=stop.request_id, no_log_since=stop.no_log_since))
+            for stop in self.stops.gone(child.name)
         ]
         if child.successor is not None:
             message, waiter = child.successor

@@ -90,6 +90,10 @@ class Done(Control, frozen=True, kw_only=True, tag=3998):
     """A request that has nothing to tell but that it worked."""
 
     RESULT: Int32 = OK
+    no_log_since: HostEpoch = 0
+    """Of a StopQueue with `erase`: there was no such log, and the host's data.dir is in use since
+    this host epoch, so it is not the one that held a log before; 0: there was one, or the host does
+    not know since when."""
 
 
 # --- GCM, client port -----------------------------------------------------------------------------

@@ -89,18 +89,23 @@ class Disk:
         """The folders that there are."""
         return list(self._folders)
 
-    def erase(self, path: str, *, empty: bool = False) -> None:
+    def erase(self, path: str, *, empty: bool = False) -> bool:
         """The log is removed, if there is one; `path` may be the folder of several.
 
         Args:
             empty: only if it has never held anything.
+
+        Returns:
+            Whether there was one.
         """
-        for each in [name for name in self._folders if f"{name}/".startswith(f"{path}/")]:
+        found = [name for name in self._folders if f"{name}/".startswith(f"{path}/")]
+        for each in found:
             if empty and not holds_nothing(self._folders[each]):
                 continue
             del self._folders[each]
             self._open.pop(each, None)
             self.erased.add(each)
+        return bool(found)
 
     def cut_power(self, chance: Random) -> None:
         """All of its processes are gone, and so is any part of what was not synced."""

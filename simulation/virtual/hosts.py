@@ -88,7 +88,7 @@ class Host:
         self.running: dict[str, Running] = {}
         self.start_seconds = start_seconds
         self.up = True
-        self.leader_epoch = 0
+        self.leader_epoch = self.epoch = self.since = 0
         """The highest of a leader that was obeyed, as it stands on the disk."""
         self.clocks = clocks
         self.settings = settings
@@ -196,11 +196,12 @@ class Host:
         if child is not None:
             self._soon(partial(child.process.end, "killed"))
 
-    def erase(self, queue_id: bytes, number: int, *, empty: bool) -> None:
-        """Remove the log of an exchange, or those of a queue of which nothing runs here."""
+    def erase(self, queue_id: bytes, number: int, *, empty: bool) -> bool:
+        """Remove the log of an exchange, or those of a queue of which nothing runs here; gives
+        whether there was one."""
         folder = f"{self.settings.logs}/{queue_id.hex()}"
         path = folder if number < 0 else f"{folder}/{exchange_name(number)}"
-        self.disk.erase(path, empty=empty)
+        return self.disk.erase(path, empty=empty)
 
     def probe(self, probe: events.Probe) -> events.Probed:
         """How a process is, as /proc tells."""
@@ -243,7 +244,7 @@ class ManagerOfHost:
             process, self.machine, Tick(), self._perform
         )
         self._server = Server(process, host.settings.control, self._request)
-        self._driver.feed(events.Rested((), host.leader_epoch))
+        self._driver.feed(events.Rested((), host.leader_epoch, host.epoch, host.since))
         for child in list(host.running.values()):
             self._driver.feed(events.Adopted(child.spec, child.pid))
         self._registry = ensemble.registry(process)
@@ -287,7 +288,7 @@ class ManagerOfHost:
                 obeyed = request.id not in self._refused
                 self._host.watch.commanded(self._host.machine, request.leader_epoch, obeyed=obeyed)
 
-    def _perform(self, effect: events.Effect) -> None:
+    def _perform(self, effect: events.Effect) -> None:  # noqa: C901, PLR0912 - one per effect
         match effect:
             case events.Reply(peer, message):
                 if isinstance(message, Failure):
@@ -297,14 +298,18 @@ class ManagerOfHost:
                 self._driver.feed(self._host.spawn(spec))
             case events.RememberLeader(epoch):
                 self._host.leader_epoch = epoch
+            case events.RememberEpoch(epoch):
+                self._host.epoch, self._host.since = epoch, self._host.since or epoch
             case events.Probe():
                 self._driver.feed(self._host.probe(effect))
             case events.Terminate(child):
                 self._host.terminate(child)
             case events.Kill(child):
                 self._host.kill(child)
-            case events.Erase(_, queue_id, number, empty):
-                self._host.erase(queue_id, number, empty=empty)
+            case events.Erase(_, queue_id, number, empty, asked):
+                found = self._host.erase(queue_id, number, empty=empty)
+                if asked is not None:
+                    self._driver.feed(events.Erased(asked, found))
             case events.ReportToLeader(endpoint, report):
                 self._managers.ask(
                     endpoint, report, ANSWER_SECONDS,

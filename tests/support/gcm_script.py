@@ -65,6 +65,8 @@ class PaperHost:
     """What becomes of the log of an exchange."""
     logs: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """By queue id and number: the epoch of the process that has made the log on its disk."""
+    folder_since: int = 0
+    """Host epoch since which its data.dir is in use, as far as it tells."""
     up: bool = True
     """Whether its manager answers and reports."""
 
@@ -94,8 +96,22 @@ class PaperHost:
                     same = message.queue_id in (b"", child.queue_id)
                     if key[0] == message.queue and same and message.number in (-1, key[1]):
                         del self.children[key]
-                return Done(id=message.id)
+                gone = self._erase(message) if message.erase else True
+                return Done(id=message.id, no_log_since=0 if gone else self.folder_since)
         raise AssertionError(message)
+
+    def _erase(self, message: StopQueue) -> bool:
+        """Whether there was a log that was to go."""
+        numbers = [number for queue_id, number in self.logs if queue_id == message.queue_id]
+        gone = [each for each in numbers if each and message.number in (-1, each)]
+        for each in [] if message.empty else gone:
+            del self.logs[message.queue_id, each]
+        return bool(gone)
+
+    def mount(self, logs: dict[tuple[bytes, int], int], since: int) -> dict[tuple[bytes, int], int]:
+        """It has another disk from now on; gives what is on the one before."""
+        before, self.logs, self.folder_since = self.logs, logs, since
+        return before
 
     def start(self, queue: str, queue_id: bytes, number: int, base: int = 0) -> ChildInfo:
         known = self.children.get((queue, number))

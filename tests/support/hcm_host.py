@@ -12,6 +12,8 @@ from roq.hcm.events import (
     Adopted,
     Announce,
     Effect,
+    Erase,
+    Erased,
     Event,
     Exited,
     Finished,
@@ -105,7 +107,9 @@ class Host:
         """Processes that no other monitor may join."""
         self._settings = settings(**changes)
         self.machine = HostMachine(self._settings)
-        self.leader_epoch = self.counted = 0
+        self.leader_epoch = self.counted = self.since = 0
+        self.has_log = True
+        """Whether there is a log where one is to be removed that does not run."""
         self.effects: list[Effect] = []
         self.processes: dict[str, Process] = {}
         self.remembered: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -216,7 +220,7 @@ class Host:
         """The host manager is killed, and started again; it finds what still runs."""
         self.machine = HostMachine(self._settings)
         resting = {port for each in self.processes.values() for port in each.spec.avoid_ports}
-        self.handle(Rested(tuple(sorted(resting)), self.leader_epoch, self.counted))
+        self.handle(Rested(tuple(sorted(resting)), self.leader_epoch, self.counted, self.since))
         for child, process in list(self.processes.items()):
             ports = self.remembered.get((child, process.spec.epoch), ())
             self.handle(Adopted(process.spec, process.pid, ports))
@@ -256,6 +260,8 @@ class Host:
                 self.remembered[child, self.processes[child].spec.epoch] = ports
             case RememberLeader(epoch):
                 self.leader_epoch = epoch
+            case Erase(_, _, _, _, asked) if asked is not None:
+                return [Erased(asked, self.has_log)]
             case RememberEpoch(epoch):
                 assert epoch > self.counted
                 self.counted = epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roq.gcm.change.host import READ_SECONDS, VACATE_SECONDS
-from roq.gcm.change.steps import Call, Calls, Emit, Part, Saga, Steps
+from roq.gcm.change.steps import Call, Calls, Emit, Part, Saga, Steps, has_erased, not_told
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import EVERYTHING, DepartedRecord, RemovedLog
@@ -71,7 +71,10 @@ class Reconciliation:
         """Have a host that is back remove what was removed while it was away."""
         steps = self._steps
         live = steps.hosts.live(record.host)
-        if live is None or record not in steps.removed.due(record.host):
+        if live is None:
+            return done()
+        epoch, now = live.epoch, steps.hosts.now
+        if record not in steps.removed.due(record.host, epoch, now):
             return done()
         message = StopQueue(
             queue=record.queue,
@@ -85,11 +88,27 @@ class Reconciliation:
         )
         call = Call(record.host, live.control, message, STOP_ASKS_SECONDS, again=True)
         answers = yield Calls((call,))
-        if isinstance(answers[0], Done):
+        what = described(record)
+        if has_erased(answers[0], record.epoch):
             steps.removed.drop(record)
-            yield from steps.save_removed()
-            text = f"host {record.host} is back, and has removed its logs of {described(record)}"
+            text = f"host {record.host} is back, and has removed its logs of {what}"
             yield Emit((LogLine("log_removed", text),))
+        elif not isinstance(answers[0], Done):
+            return done()  # it is asked again
+        elif steps.removed.missed(record, epoch, now):
+            text = (
+                f"host {record.host} has another data.dir than the one with its logs of {what}: "
+                "they go when its manager is started with that one, within a day"
+            )
+            yield Emit((LogLine("log_missing", text),))
+        else:
+            steps.removed.drop(record)
+            yield Emit((not_told(record),))
+        return done()
+
+    def save_removed(self) -> Saga:
+        """Write down what has gone since, of all hosts together."""
+        yield from self._steps.save_removed()
         return done()
 
     def _let_go(self, queue: Queue, child: ChildInfo, *, late: bool) -> Part[bool]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -265,11 +266,14 @@ class Steps:
 
     def save_removed(self, forgotten: Iterable[RemovedLog] = ()) -> Part[None]:
         """Write down which logs wait for their hosts, and tell of those that do no more."""
-        yield Save((Put(LOGS_PATH, encode(tuple(self.removed))),))
+        self.removed.unsaved = False
+        try:
+            yield Save((Put(LOGS_PATH, encode(tuple(self.removed))),))
+        except RequestError:
+            self.removed.unsaved = True
+            raise
         self.queues.defects.pop(LOGS, None)  # what could not be read is replaced
-        for each in forgotten:
-            text = f"host {each.host} is not told any more to remove {folder(each)} in its data.dir"
-            yield Emit((LogLine("log_forgotten", text),))
+        yield Emit(tuple(map(not_told, forgotten)))
 
     def draw(self) -> Part[int]:
         """A number under which processes count that take the place of others on other hosts."""
@@ -411,19 +415,19 @@ class Steps:
         ]
         if erase:
             answered = zip(calls, answers, strict=True)
-            told = {call.host for call, answer in answered if isinstance(answer, Done)}
+            told = {call.host: answer for call, answer in answered if isinstance(answer, Done)}
             problems += yield from self.note_removed(queue, number, told)
         return [problem for problem in problems if problem]
 
     def note_removed(
-        self, queue: Queue, number: int, told: Collection[str] = ()
+        self, queue: Queue, number: int, told: Mapping[str, Done] = MappingProxyType({})
     ) -> Part[list[str]]:
         """Write down which logs are to go when their hosts are back, before their definition goes.
 
         Args:
             queue: the queue.
             number: of the exchange that goes; -1: all do.
-            told: hosts that have removed theirs.
+            told: what hosts that were told so have answered.
 
         Returns:
             What becomes of them, in sentences.
@@ -433,17 +437,38 @@ class Steps:
         if number == EVERYTHING:
             hosts |= self.removed.hosts_of(record.queue_id)
         spared = number != EVERYTHING and not record.was_read(number)
-        left = [
+        made = [
             RemovedLog(
-                queue=queue.name, queue_id=record.queue_id, host=host, number=number, spared=spared
+                queue=queue.name, queue_id=record.queue_id, host=host, number=number, spared=spared,
+                epoch=self._log_epoch(queue, number, host),
             )
-            for host in sorted(hosts.difference(told) if record.durable else ())
-        ]
+            for host in sorted(hosts if record.durable else ())
+        ]  # fmt: skip
+        left = [each for each in made if not has_erased(told.get(each.host), each.epoch)]
         if not left:
             return []
         yield from self.save_removed(self.removed.add(left))
         does = "keeps what is in its log" if spared else "removes its logs"
-        return [f"host {each.host} {does} of {described(each)} when it is back" for each in left]
+        return [
+            f"host {each.host} {does} of {described(each)} when "
+            f"{'its data.dir' if each.host in told else 'it'} is back"
+            for each in left
+        ]
+
+    def _log_epoch(self, queue: Queue, number: int, host: str) -> int:
+        """Host epoch of the last process that is known to have had these logs; 0: none is."""
+        known = [
+            host_epoch(queue.epoch(each.number))
+            for each in queue.record.exchanges
+            if each.host == host and number in {EVERYTHING, each.number}
+        ]
+        known += [
+            each.epoch
+            for each in self.removed
+            if (each.host, each.queue_id) == (host, queue.record.queue_id)
+            and number in {EVERYTHING, each.number}
+        ]
+        return max(known, default=0)
 
 
 def without_exchange(record: QueueRecord, number: int) -> QueueRecord:
@@ -478,6 +503,22 @@ def with_problem(error: RequestError, problem: str) -> RequestError:
     if not problem:
         return error
     return type(error)(f"{error} ({problem})")
+
+
+def has_erased(answer: Result | None, epoch: int) -> bool:
+    """Whether a host has no such log any more, of the one disk that may have it.
+
+    Args:
+        answer: to a `StopQueue` with `erase`.
+        epoch: host epoch of the last process that is known to have had it; 0: none is.
+    """
+    return isinstance(answer, Done) and not 0 < epoch < answer.no_log_since
+
+
+def not_told(record: RemovedLog) -> LogLine:
+    """The line in the log for what its operator has to remove."""
+    text = f"host {record.host} is not told any more to remove {folder(record)} in its data.dir"
+    return LogLine("log_forgotten", text)
 
 
 def _stop_problem(host: str, answer: Result) -> str:

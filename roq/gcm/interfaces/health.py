@@ -145,7 +145,11 @@ def _definitions(queues: Queues) -> Check:
 
 def _removed(removed: RemovedLogs) -> Check:
     """A warning, lest a host that is gone for good is waited for."""
-    waiting = [f"{described(each)} on host {each.host}" for each in removed]
+    waiting = [
+        f"{described(each)} on host {each.host}"
+        + " (it has another data.dir now)" * removed.is_missing(each)
+        for each in removed
+    ]
     detail = (
         f"logs that go when their hosts are back: {_shown(waiting)}; `roq host remove HOST` if one "
         "is gone for good"

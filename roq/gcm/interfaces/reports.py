@@ -18,7 +18,7 @@ from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.hosts import Host, Hosts, Schedule
 from roq.gcm.state.queues import MONITOR, Queues
-from roq.gcm.state.records import EVERYTHING, RemovedLog
+from roq.gcm.state.records import EVERYTHING, LOGS, RemovedLog
 from roq.gcm.state.removed_logs import RemovedLogs
 from roq.gcm.state.role import Role
 from roq.protocol import documents
@@ -83,7 +83,8 @@ class Reports:
             text = f"host {host.name} is live, its manager at {report.control}"
             effects.append(LogLine("host_live", text))
             self._repairs.nudge()
-        removed = [] if self._role.registry_away else self._removed.due(host.name)
+        removed = self._removed.due(host.name, host.epoch, now)
+        removed = [] if self._role.registry_away else removed
         effects += self._observe(host, removed, now)
         for each in removed:
             if not self._operations.busy(each.queue):
@@ -103,6 +104,13 @@ class Reports:
         )
         effects.append(Reply(peer, documents.encode(ack)))
         return effects
+
+    def look(self, now: float) -> list[Effect]:
+        """Write down which logs have gone since: those of all hosts together."""
+        unsaved = self._removed.unsaved and not self._role.registry_away
+        if not unsaved or self._operations.busy(LOGS):
+            return []
+        return self._operations.submit(LOGS, None, self._sagas.upkeep.save_removed, now)
 
     def clear(self) -> None:
         """This manager does not lead any more."""

@@ -121,6 +121,11 @@ class Host:
         return self.report.control if self.report is not None else ""
 
     @property
+    def epoch(self) -> int:
+        """Of the manager that has reported last; 0: none has."""
+        return self.report.epoch if self.report is not None else 0
+
+    @property
     def starved(self) -> bool:
         """Whether it has said last that it gets too little processor."""
         return self.report is not None and self.report.starved

@@ -147,6 +147,8 @@ class RemovedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: ExchangeOrAll = EVERYTHING
     spared: bool = False
     """It was not read to its end: what holds something is left on the disk, and told of."""
+    epoch: HostEpoch = 0
+    """Host epoch of the last process that is known to have had it; 0: none is."""
 
 
 class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,16 +2,22 @@
 
 A host manager that is back knows nothing of that, and what the registry does not know is no reason
 to remove a log: it may have been restored from an older copy. So each removal that a host has not
-confirmed is written down, and its host is told when it reports again.
+confirmed is written down, and its host is told when it reports again. A host that is back without
+the disk that has the log does not find it there: it is told again by its next manager, which may
+have that disk, and for the last time after a day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import EVERYTHING, REMOVED_MAX, RemovedLog
 from roq.model import exchange_name
+
+MISSING_SECONDS: Final = 86_400.0
+"""A disk that is not there is waited for for so long."""
 
 
 class RemovedLogs:
@@ -19,12 +25,19 @@ class RemovedLogs:
 
     Args:
         queues: what a definition has (again), is not touched.
+
+    Attributes:
+        unsaved: whether some have gone since this was written down.
     """
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
         self._records: dict[tuple[str, bytes, int], RemovedLog] = {}
         self._hosts: frozenset[str] = frozenset()
+        self._missing: dict[tuple[str, bytes, int], tuple[int, float]] = {}
+        """Those whose disk was not there: epoch of the manager that has said so last, and since
+        when that is known."""
+        self.unsaved = False
 
     def __iter__(self) -> Iterator[RemovedLog]:
         return iter(self._records.values())
@@ -42,8 +55,19 @@ class RemovedLogs:
         return surplus
 
     def drop(self, record: RemovedLog) -> None:
-        """Its host has removed it."""
+        """Its host has removed it, or is not told any more."""
         self._forget([_key(record)])
+        self.unsaved = True
+
+    def missed(self, record: RemovedLog, epoch: int, now: float) -> bool:
+        """The manager of this epoch has another disk; whether the right one is still waited for."""
+        _, since = self._missing.get(_key(record), (epoch, now))
+        self._missing[_key(record)] = epoch, since
+        return now - since < MISSING_SECONDS
+
+    def is_missing(self, record: RemovedLog) -> bool:
+        """Whether its host is back, and its disk was not."""
+        return _key(record) in self._missing
 
     def give_up(self, host: str) -> list[RemovedLog]:
         """This host is gone for good; gives what it would have been told to remove."""
@@ -54,17 +78,21 @@ class RemovedLogs:
     def clear(self) -> None:
         """Another manager leads."""
         self._forget(list(self._records))
+        self.unsaved = False
 
     @property
     def hosts(self) -> frozenset[str]:
         """Those that are waited for."""
         return self._hosts
 
-    def due(self, host: str) -> list[RemovedLog]:
-        """What a host that is back is to remove."""
+    def due(self, host: str, epoch: int, now: float) -> list[RemovedLog]:
+        """What a host that is back, with a manager of this epoch, is to remove."""
         if host not in self._hosts:
             return []
-        return [each for each in self if each.host == host and self._is_gone(each)]
+        return [
+            each for each in self
+            if each.host == host and self._is_gone(each) and self._may_be_there(each, epoch, now)
+        ]  # fmt: skip
 
     def hosts_of(self, queue_id: bytes) -> set[str]:
         """The hosts that have logs which a queue has had."""
@@ -73,7 +101,12 @@ class RemovedLogs:
     def _forget(self, keys: Iterable[tuple[str, bytes, int]]) -> None:
         for key in keys:
             self._records.pop(key, None)
+            self._missing.pop(key, None)
         self._hosts = frozenset(each.host for each in self)
+
+    def _may_be_there(self, record: RemovedLog, epoch: int, now: float) -> bool:
+        asked, since = self._missing.get(_key(record), (0, now))
+        return asked != epoch or now - since >= MISSING_SECONDS
 
     def _is_gone(self, record: RemovedLog) -> bool:
         """Whether no definition has it; it may be there again in a registry that was restored."""

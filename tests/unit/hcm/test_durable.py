@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hcm_host import QUEUE_ID, Host
+from hcm_host import HOST_EPOCH, QUEUE_ID, Host
 
-from roq.hcm.events import Erase
+from roq.hcm.events import Erase, Reply
+from roq.model import HOST_EPOCH_MAX
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
 
@@ -162,7 +163,7 @@ def test_of_one_that_may_have_run_unheard_only_an_empty_log_goes() -> None:
     host.stop_queue(queue_id=QUEUE_ID, number=1, reason="removed", erase=True, empty=True)
     host.end_asked()
     host.stop_queue(queue_id=QUEUE_ID, number=4, reason="removed", erase=True, empty=True)
-    assert erased(host) == [Erase("orders", QUEUE_ID, each, empty=True) for each in (1, 4)]
+    assert [(each.number, each.empty) for each in erased(host)] == [(1, True), (4, True)]
 
 
 def test_logs_of_those_that_do_not_run_go_at_once() -> None:
@@ -170,6 +171,48 @@ def test_logs_of_those_that_do_not_run_go_at_once() -> None:
     assert host.stop_queue(queue_id=QUEUE_ID, number=4, reason="removed", erase=True) == [
         Done(id=3)
     ]
-    assert erased(host) == [Erase("orders", QUEUE_ID, 4)]
+    assert [(each.number, each.empty) for each in erased(host)] == [(4, False)]
     host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True)
-    assert erased(host)[1:] == [Erase("orders", QUEUE_ID, -1)]
+    assert [(each.number, each.empty) for each in erased(host)[1:]] == [(-1, False)]
+
+
+def test_where_there_was_no_log_the_answer_says_how_old_the_folder_is() -> None:
+    host = Host(logs=LOGS)
+    host.has_log = False
+    asked = {"queue_id": QUEUE_ID, "number": 4, "reason": "removed", "erase": True}
+    assert host.stop_queue(**asked) == [Done(id=3, no_log_since=HOST_EPOCH)]
+    host.since = HOST_EPOCH  # as the shell has written down
+    host.next_life(HOST_EPOCH + 5)
+    assert host.stop_queue(**asked) == [Done(id=3, no_log_since=HOST_EPOCH)]
+    host.since = 0  # by an earlier version
+    host.next_life(HOST_EPOCH + 9)
+    assert host.stop_queue(**asked) == [Done(id=3)]
+
+
+def test_a_new_folder_is_younger_than_any_log_also_before_the_host_is_registered() -> None:
+    host = Host(logs=LOGS, registered=False)
+    host.has_log = False
+    answer = host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True)
+    assert answer == [Done(id=3, no_log_since=HOST_EPOCH_MAX)]
+
+
+def test_that_there_was_no_log_is_said_when_the_monitor_of_the_queue_has_ended() -> None:
+    host = Host(logs=LOGS)
+    host.has_log = False
+    host.start_monitor()
+    host.report("orders.monitor")
+    assert host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True) == []
+    before = len(host.effects)
+    host.end_asked()
+    answers = [each.message for each in host.effects[before:] if isinstance(each, Reply)]
+    assert Done(id=3, no_log_since=HOST_EPOCH) in answers
+
+
+def test_one_that_runs_here_has_its_log_here() -> None:
+    host = durable()
+    host.has_log = False
+    host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True)
+    before = len(host.effects)
+    host.end_asked()
+    answers = [each.message for each in host.effects[before:] if isinstance(each, Reply)]
+    assert Done(id=3) in answers

@@ -40,9 +40,10 @@ def test_a_log_that_has_held_something_is_left_and_named(tmp_path: Path) -> None
     assert folders.left() == LogFolders(tmp_path).left() == [
         ("orders.x2", folders.path(QUEUE_ID, 2))
     ]  # fmt: skip
-    folders.erase("orders.x3", QUEUE_ID, 3, empty=True)
+    assert not folders.erase("orders.x3", QUEUE_ID, 3, empty=True)
     assert len(folders.left()) == 1, "there is none"
-    folders.erase("orders.x2", QUEUE_ID, 2)
+    assert folders.erase("orders.x2", QUEUE_ID, 2, empty=True), "it was there, and is"
+    assert folders.erase("orders.x2", QUEUE_ID, 2)
     assert folders.left() == []
 
 

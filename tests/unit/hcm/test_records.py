@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roq.hcm.records import ProcessRecord, Records
+from roq.hcm.records import OWN, ProcessRecord, Records
 from roq.model import Limits, child_epoch
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 from roq.runtime import procfs
@@ -234,6 +234,20 @@ def test_the_epochs_that_were_given_are_known_to_a_later_life(tmp_path: Path) ->
     Records(tmp_path).left()
     assert Records(tmp_path).epoch() == 8
     assert Records(tmp_path).leader_epoch() == 0
+
+
+def test_the_first_epoch_says_how_old_a_folder_is(tmp_path: Path) -> None:
+    assert Records(tmp_path).since() == 0
+    for epoch in (8, 12):
+        Records(tmp_path).write_epoch(epoch)
+        Records(tmp_path).left()
+        assert Records(tmp_path).since() == 8
+
+
+def test_how_old_the_folder_of_an_earlier_version_is_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / OWN).write_text("8")
+    Records(tmp_path).write_epoch(9)
+    assert Records(tmp_path).since() == 0
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"-1", b"1048576", b"7" * 10_000, b"[7]"])

@@ -4,17 +4,31 @@ import msgspec
 import pytest
 from gcm_script import OTHER, PaperHost, Script
 
-from roq.gcm.events import Following
+from roq.gcm.events import Commit, Following, Put
 from roq.gcm.interfaces.reports import STRAY_SECONDS
 from roq.gcm.state import records
 from roq.gcm.state.hosts import FORGET_SECONDS
 from roq.gcm.state.queues import Queues
-from roq.gcm.state.removed_logs import RemovedLogs
+from roq.gcm.state.removed_logs import MISSING_SECONDS, RemovedLogs
 from roq.model import QueueState
 from roq.protocol.control import StartExchange, StopQueue
 from roq.timing import HOST_SILENT_SECONDS
 
 ALL = -1
+
+
+def back(script: Script, name: str) -> None:
+    """A host comes back, and what comes of that is written down."""
+    script.come_back(name)
+    script.settle()
+    script.live(1.0)
+
+
+def back_without_disk(script: Script, name: str) -> dict[tuple[bytes, int], int]:
+    """A host comes back, and its data.dir is an empty folder, as the disk of it is not mounted."""
+    disk = script.hosts[name].mount({}, since=script.numbers + 1)
+    back(script, name)
+    return disk
 
 
 @pytest.fixture
@@ -65,8 +79,7 @@ def test_the_logs_of_a_queue_go_when_their_host_is_back(script: Script) -> None:
         "logs that go when their hosts are back: queue q on host h2; `roq host remove HOST` if one "
         "is gone for good"
     )
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert erased(script, "h2") == [(queue_id, ALL, False)]
     assert noted(script) == []
     assert checked(script) == "all are"
@@ -101,8 +114,7 @@ def test_a_later_leader_goes_on_also_with_a_host_of_which_it_has_not_heard(scrip
     assert noted(script) == [("h2", ALL, False)]
     script.feed(Following(OTHER))
     script.elect()
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert (queue_id, ALL, False) in erased(script, "h2")
 
 
@@ -112,8 +124,7 @@ def test_what_still_runs_there_goes_with_its_log(script: Script) -> None:
     queue_id = script.record("q").queue_id
     script.ask(2001, QName="q")
     script.hosts["h2"].start("q", queue_id, 2)
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert [each.erase for each in script.hosts["h2"].asked if isinstance(each, StopQueue)] == [
         True
     ]
@@ -124,8 +135,7 @@ def test_a_queue_of_that_name_that_was_made_since_keeps_its_logs(script: Script)
     old = script.record("q").queue_id
     script.ask(2001, QName="q")
     script.ask(2003, QName="q", Host="h1", Durability="flush")
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert erased(script, "h2") == [(old, ALL, False)]
     assert script.record("q").queue_id != old
 
@@ -168,8 +178,7 @@ def test_a_log_that_was_given_up_unread_is_left_on_its_host_that_tells_of_it(
     warning = script.ask(2100, QName="q", Exchange="x2", Forget=True)["WARNING"]
     assert "host h2 keeps what is in its log of x2 of queue q when it is back" in warning
     assert "back: x2 of queue q on host h2; " in checked(script)
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert erased(script, "h2") == [(queue_id, 2, True)]
     assert noted(script) == []
 
@@ -193,8 +202,7 @@ def test_what_was_given_up_goes_with_its_queue(script: Script) -> None:
     script.ask(2100, QName="q", Exchange="x2", Forget=True)
     script.ask(2001, QName="q")
     assert noted(script) == [("h2", ALL, False)]
-    script.come_back("h2")
-    script.settle()
+    back(script, "h2")
     assert erased(script, "h2") == [(queue_id, ALL, False)]
 
 
@@ -316,10 +324,132 @@ def test_so_many_are_kept_in_mind_and_the_oldest_goes_first() -> None:
     ]
     assert logs.add(made) == made[:2]
     assert list(logs) == made[2:]
-    assert logs.due("h") == made[2:]
+    assert logs.due("h", 1, 0.0) == made[2:]
     logs.drop(made[2])
     logs.drop(made[2])
     assert list(logs) == made[3:]
     logs.clear()
     assert not list(logs)
-    assert not logs.due("h")
+    assert not logs.due("h", 1, 0.0)
+
+
+def test_a_log_that_its_host_does_not_find_as_its_disk_is_not_there_goes_later(
+    script: Script,
+) -> None:
+    queue_id = script.record("q").queue_id
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    disk = back_without_disk(script, "h2")
+    assert (queue_id, 2) in disk
+    assert noted(script) == [("h2", ALL, False)]
+    assert "back: queue q on host h2 (it has another data.dir now); " in checked(script)
+    assert script.notes[-1].startswith("host h2 has another data.dir than the one with its logs of")
+    script.live(10 * STRAY_SECONDS)
+    assert len(erased(script, "h2")) == 1, "nothing changes before its manager is started anew"
+    script.vanish("h2")
+    script.hosts["h2"].mount(disk, since=1)
+    back(script, "h2")
+    assert (queue_id, 2) not in disk
+    assert noted(script) == []
+    assert checked(script) == "all are"
+
+
+def test_a_disk_that_does_not_come_back_is_waited_for_for_a_day(script: Script) -> None:
+    folder = f"logs/{script.record('q').queue_id.hex()}"
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    back_without_disk(script, "h2")
+    for _ in range(2):  # however often it is started anew
+        script.now += MISSING_SECONDS / 2 - 60.0
+        script.vanish("h2")
+        back(script, "h2")
+    assert noted(script) == [("h2", ALL, False)]
+    script.now += 120.0
+    script.live(2 * STRAY_SECONDS)
+    assert noted(script) == []
+    assert f"host h2 is not told any more to remove {folder} in its data.dir" in script.notes
+    assert len(erased(script, "h2")) == 4
+
+
+@pytest.mark.parametrize("number", [ALL, 2])
+def test_what_is_removed_while_the_disk_of_its_host_is_not_there_is_noted(
+    script: Script, number: int
+) -> None:
+    script.ask(2002, QName="q")
+    script.vanish("h2")
+    back_without_disk(script, "h2")
+    if number == ALL:
+        answer = script.ask(2001, QName="q")
+        text = "host h2 removes its logs of queue q when its data.dir is back"
+    else:
+        record = script.record("q")
+        exchange = record.exchange(2)
+        assert exchange is not None
+        removing = record.replacing(msgspec.structs.replace(exchange, state="removing"))
+        script.registry["/queues/q"] = records.encode(removing)
+        script.elect()
+        script.live(1.0)
+        answer, text = script.ask(2005, QName="q"), ""
+        script.live(1.0)
+    assert answer["RESULT"] == 0
+    assert answer.get("WARNING", "") == text
+    script.live(2 * STRAY_SECONDS)
+    assert [each[:2] for each in noted(script)] == [("h2", number)]
+
+
+@pytest.mark.parametrize("since", [0, 2])
+def test_a_log_that_was_not_there_on_its_own_disk_is_waited_for_no_more(
+    script: Script, since: int
+) -> None:
+    """It may have been removed before, and the answer was lost; or by hand."""
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    script.hosts["h2"].mount({}, since)
+    back(script, "h2")
+    assert noted(script) == []
+
+
+def test_of_what_nobody_has_heard_to_run_no_log_is_waited_for(script: Script) -> None:
+    host = script.hosts["h3"]
+    host.mount({}, since=host.epoch)
+    host.refuse.add(StartExchange)
+    assert script.ask(2004, QName="q", Host="h3")["RESULT"] != 0
+    assert noted(script) == []
+
+
+def test_the_logs_of_many_queues_that_go_at_once_are_written_down_together() -> None:
+    script = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2)))
+    for number in range(40):
+        script.ask(2003, QName=f"q{number}", Host="h2", Durability="flush")
+    lose(script, "h2")
+    for number in range(40):
+        script.ask(2001, QName=f"q{number}")
+    assert len(noted(script)) == 40
+    script.come_back("h2")
+    written = 0
+    for _ in range(6):
+        script.report(script.hosts["h2"])
+        while script.pending:
+            effect = script.pending[0]
+            if isinstance(effect, Commit):
+                written += any(
+                    isinstance(each, Put) and each.path == records.LOGS_PATH
+                    for each in effect.changes
+                )
+            script.step()
+        script.pass_time(0.5)
+    assert noted(script) == []
+    assert 1 <= written <= 2
+
+
+def test_what_could_not_be_written_down_is_written_down_later(script: Script) -> None:
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    script.come_back("h2")
+    script.settle()
+    script.registry_fails = 1
+    script.pass_time(0.5)
+    script.settle()
+    assert noted(script) == [("h2", ALL, False)]
+    script.live(1.0)
+    assert noted(script) == []
