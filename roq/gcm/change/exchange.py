@@ -86,10 +86,27 @@ class ExchangeSagas:
         number = yield from self._add(
             queue,
             transaction,
-            lambda: self._steps.place(request.Host, exchange_hosts(queue)),
+            lambda: self._place(queue, request.Host),
             MANUAL,
         )
         return _exchange_done(number)
+
+    def _place(self, queue: Queue, host: str) -> str:
+        """The host for one more exchange that is asked for by hand.
+
+        Raises:
+            RequestError: an earlier one was begun there, and nobody knows whether it runs. Without
+                this each repeated request would leave one more.
+        """
+        host = self._steps.place(host, exchange_hosts(queue))
+        for each in queue.record.exchanges if queue.record.durable else ():
+            if each.here and each.host == host and not queue.epoch(each.number):
+                name = exchange_name(each.number)
+                raise RequestError(
+                    f"{name} of queue {queue.name!r} was begun on host {host} before, and does not "
+                    f"run yet: {_is_begun(queue, name)}"
+                )
+        return host
 
     def scale_out(self, request: ScaleOut, rules: ElasticRules) -> Part[ScaledOut]:
         """Start one more exchange where there is room.
@@ -148,7 +165,7 @@ class ExchangeSagas:
             # What a host refuses now may have run since the first time that it was asked for.
             if queue.record.durable and (begun is not None or isinstance(error, Unanswered)):
                 name = exchange_name(exchange.number)
-                text = f"{name} is begun, and may run: it is started as soon as its host can"
+                text = f"{name} is begun, and may run: {_is_begun(queue, name)}"
                 raise with_problem(error, text) from None
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
@@ -470,6 +487,14 @@ class ExchangeSagas:
             return ""
         found = self._steps.loss(queue, exchange.number)
         return found.why if found is not None else ""
+
+
+def _is_begun(queue: Queue, name: str) -> str:
+    """What becomes of an exchange that its host has not said to run."""
+    return (
+        "it is started as soon as its host can; "
+        f"`roq exchange forget {queue.name} {name}` gives it up"
+    )
 
 
 def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:

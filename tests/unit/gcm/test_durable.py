@@ -43,6 +43,11 @@ def states(script: Script) -> dict[int, tuple[str, str]]:
     return {each.number: (each.host, each.state) for each in script.record("q").exchanges}
 
 
+def checked(script: Script, name: str) -> str:
+    (check,) = [each for each in script.machine.health().checks if each.name == name]
+    return check.detail
+
+
 def described(script: Script) -> RawDocument:
     return script.ask(2104, QName="q")
 
@@ -307,6 +312,33 @@ def test_what_another_leader_has_begun_is_started_again_with_what_is_in_its_log(
     script.live(6.0)
     assert states(script)[2] == ("h2", "created")
     assert ("q", 2) in script.hosts["h2"].children
+
+
+@pytest.mark.parametrize("host", ["h2", ""])
+@pytest.mark.parametrize("transaction", [False, True])
+def test_however_often_it_is_asked_for_one_exchange_is_begun_on_a_host_that_does_not_answer(
+    script: Script, host: str, transaction: bool
+) -> None:
+    for each in script.hosts.values():
+        each.mute.add(StartExchange)
+    known = set(states(script))
+    texts = []
+    for number in range(8):
+        more = {"TransactionID": f"t{number}"} if transaction else {}
+        texts.append(script.ask(2004, QName="q", Host=host, **more)["COMMENT"])
+        script.live(3.0)
+    begun = set(states(script)) - known
+    assert len({states(script)[each][0] for each in begun}) == len(begun)
+    number = min(begun)
+    assert f"x{number} is begun, and may run: it is started as soon as its host can" in texts[0]
+    assert f"`roq exchange forget q x{number}` gives it up" in texts[0]
+    assert "does not run yet" in texts[-1]
+    assert f"`roq exchange forget q x{max(begun)}`" in texts[-1] or not host
+    assert f"x{number} does not run on host" in checked(script, "queues")
+    for each in script.hosts.values():
+        each.mute.clear()
+    assert script.ask(2100, QName="q", Exchange=f"x{number}", Forget=True)["RESULT"] == 0
+    assert script.ask(2004, QName="q", Host="h2")["RESULT"] == 0
 
 
 def test_what_was_begun_on_a_host_that_is_lost_is_away_with_its_log(script: Script) -> None:
