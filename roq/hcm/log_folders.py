@@ -91,8 +91,7 @@ class LogFolders:
             return True
         with contextlib.suppress(OSError):
             mark.unlink(missing_ok=True)
-        self._count += 1
-        gone = self._folder / f"{_GONE}{os.getpid()}-{self._count}"
+        gone = self._unused()
         try:
             path.rename(gone)
         except FileNotFoundError:
@@ -103,6 +102,14 @@ class LogFolders:
         log.info("%s is removed", path, extra={"event": "log_removed"})
         self._remove_beside([gone], path.parent)
         return True
+
+    def _unused(self) -> Path:
+        """A name that no earlier life has left, which may have had the same pid."""
+        while True:
+            self._count += 1
+            path = self._folder / f"{_GONE}{os.getpid()}-{self._count}"
+            if not path.exists():
+                return path
 
     def tidy(self) -> None:
         """Go on with what an earlier life was removing."""

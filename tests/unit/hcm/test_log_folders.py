@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_the_log_of_another_exchange_that_was_moved_there_is_left(
     assert (path / META).exists()
     assert f"it is the log of exchange x{exchange} of queue {queue.hex()}" in caplog.text
     assert folders.left() == [(X1, path)], "the host compares that name with those that run"
+
+
+def test_a_log_goes_also_while_a_life_of_the_same_pid_has_left_some_to_be_removed(
+    tmp_path: Path,
+) -> None:
+    """In a container a host manager has the same pid each time."""
+    folders = LogFolders(tmp_path)
+    for number in (1, 2):
+        left = tmp_path / f"removed-{os.getpid()}-{number}"
+        left.mkdir()
+        (left / "segment").touch()
+    path = folders.path(QUEUE_ID, 1)
+    path.mkdir(parents=True)
+    assert folders.erase(X1, QUEUE_ID, 1)
+    assert not path.exists()
 
 
 def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) -> None:
