@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self.removed.unsaved = True\n", ""),
         ("            hosts |= self.removed.hosts_of(record.queue_id)\n", "            pass\n"),
         ("number != EVERYTHING and not record.was_read(number)", "False"),
-        (".difference(told) if record.durable else ()", ".difference(told)"),
+        ("sorted(hosts if record.durable else ())", "sorted(hosts)"),
     ),
     *mutants(
         "roq/gcm/change/exchange.py",
