@@ -40,6 +40,8 @@ RESULT_SECONDS: Final = 24 * 3600.0
 """So long is a job kept after it is COMPLETE."""
 TIDY_MAX: Final = 500
 """Old jobs that one call of `tidy` deletes."""
+AUDIT_KEPT: Final = 10_000
+"""So many actions are kept in the audit, the last ones."""
 LATE_SECONDS: Final = 120.0
 MECHANISMS: Final = ("database", "queue")
 _BELONGING: Final = (
@@ -378,6 +380,12 @@ class JobInstances:
         # What was deleted may be in the way for long; the last look is a whole one.
         self._deleted_to = old[-1].ended if len(old) == TIDY_MAX else 0
         self.delete(connection, [row.id for row in old])
+        run(
+            connection,
+            "DELETE FROM job_audit WHERE id IN (SELECT id FROM job_audit WHERE id <= (SELECT max(id)"
+            f" FROM job_audit) - :kept ORDER BY id LIMIT {10 * BLOCK}{self._database.skip_used})",
+            kept=AUDIT_KEPT,
+        )
         self._store.count(connection, deltas)
         return len(old)
 
@@ -429,15 +437,32 @@ class JobInstances:
         )
 
     def note(
-        self, connection: sa.Connection, who: str, action: str, subject: str, number: int = 0
-    ) -> None:
-        """Write down what somebody does, for `roq jobs audit`."""
-        connection.execute(
+        self,
+        connection: sa.Connection,
+        who: str,
+        action: str,
+        subject: str,
+        number: int = 0,
+        entry: int | None = None,
+    ) -> int:
+        """Write down what somebody does, for `roq jobs audit`, in the transaction that does it.
+
+        Args:
+            connection: the transaction.
+            who, action, subject: is done.
+            number: to so many.
+            entry: that has become so many, of several transactions; as the first one was given it.
+        """
+        if entry is not None:
+            connection.execute(sa.update(AUDIT).where(AUDIT.c.id == entry).values(number=number))
+            return entry
+        made = connection.execute(
             AUDIT.insert().values(
                 at=self._database.now(connection), who=who, action=action,
                 subject=subject[:2_000], number=number,
-            )
+            ).returning(AUDIT.c.id)
         )  # fmt: skip
+        return int(made.scalar_one())
 
 
 def limits_of(row: Row) -> TypeLimits:

@@ -420,20 +420,26 @@ class JobOperations:
             progress: called after each block, with how many it were so far.
         """
         fits, also = _narrowed(selection.action, selection.filter), _also(selection.action)
-        done, at = 0, 0
+        told = msgspec.json.encode(selection.filter).decode()
+        done, at, entry = 0, 0, None
         while done < selection.number and at < selection.last:
             most = min(BLOCK, selection.number - done)
             with self._database.read() as connection:
                 ids, at = block(connection, fits, also, above=at, last=selection.last, most=most)
             if not ids:
                 continue
-            with self._database.write() as connection:
+            with self._store.write() as connection:
                 still = sa.select(JOB.c.id).where(JOB.c.id.in_(ids), *conditions(fits), *also)
                 ids = list(connection.scalars(still.order_by(JOB.c.id)))
-                done += self._apply(connection, selection.action, ids)
+                now = done + self._apply(connection, selection.action, ids)
+                # With each block: whatever ends this program, what it has done is told.
+                entry = self._instances.note(connection, who, selection.action, told, now, entry)
+            done = now
             if progress is not None:
                 progress(done)
-        self._note(who, selection.action, msgspec.json.encode(selection.filter).decode(), done)
+        if entry is None:
+            with self._database.write() as connection:
+                self._instances.note(connection, who, selection.action, told)
         return done
 
     def _apply(self, connection: sa.Connection, action: Action, ids: list[int]) -> int:
@@ -510,8 +516,8 @@ class JobOperations:
                 )
                 if not changed.rowcount:
                     raise InvalidRequest(f"no program has declared type {type!r}: `roq jobs types`")
+            self._instances.note(connection, who, "on" if on else "off", type or "all types")
             self._database.notify(connection)
-        self._note(who, "on" if on else "off", type or "all types", 0)
 
     def set_limits(self, type: str, given: Mapping[str, str], *, who: str) -> None:
         """Change limits of a type, for all instances within a second.
@@ -563,11 +569,7 @@ class JobOperations:
             raise InvalidRequest(f"dispatch is one of {', '.join(MECHANISMS)}, not {mechanism!r}")
         with self._database.write() as connection:
             self._instances.set(connection, "dispatch", mechanism)
-        self._note(who, "dispatch", mechanism, 0)
-
-    def _note(self, who: str, action: str, subject: str, number: int) -> None:
-        with self._database.write() as connection:
-            self._instances.note(connection, who, action, subject, number)
+            self._instances.note(connection, who, "dispatch", mechanism)
 
 
 def _narrowed(action: Action, wanted: JobFilter) -> JobFilter:

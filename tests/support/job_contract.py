@@ -7,6 +7,7 @@ from job_lab import SPAN, Lab, new
 from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
+from roq.jobs import instances
 from roq.jobs.batches import write_batch
 from roq.jobs.held import LEFT
 from roq.jobs.room import JobPlaces
@@ -392,6 +393,18 @@ class StoreContract:
         assert operate.audit()[0].number == 4
         lab.check()
         assert len(lab.claim(mine)) == 4
+
+    def test_the_audit_keeps_the_last_actions(
+        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(instances, "AUDIT_KEPT", 3)
+        with lab.database.write() as connection:
+            for number in range(7):
+                lab.instances.note(connection, "me", "test", "", number)
+        for _ in range(2):
+            with lab.store.write() as connection:
+                lab.instances.tidy(connection)
+            assert [row.number for row in lab.jobs.operate.audit()] == [6, 5, 4]
 
     def test_what_replaces_a_job_of_the_same_submission_has_the_last_word(self, lab: Lab) -> None:
         lab.submit_all(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from job_lab import Lab, new
 
-from roq.errors import InvalidRequest, JobNotFound
+from roq.errors import InvalidRequest, JobNotFound, Unavailable
 from roq.jobs.held import BLOCK
 from roq.jobs.states import JobStatus
 from roq.jobs.views import Action, JobFilter
@@ -29,6 +29,45 @@ def test_many_are_done_in_blocks(lab: Lab) -> None:
     assert operate.act(selection, who="me", progress=told.append) == BLOCK + 7
     assert told == [BLOCK, BLOCK + 7]
     assert operate.counts() == []
+    lab.check()
+
+
+def test_nothing_is_done_that_cannot_be_audited(lab: Lab) -> None:
+    job = lab.submit()
+    lab.declare("A", None)
+    with lab.database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE job_audit RENAME TO away")
+    operate = lab.jobs.operate
+    selection = operate.select(Action.DELETE, JobFilter())
+    for act in (
+        lambda: operate.act(selection, who="me"),
+        lambda: operate.switch(False, who="me"),
+        lambda: operate.switch(False, who="me", type="A"),
+        lambda: operate.dispatch("queue", who="me"),
+    ):
+        with pytest.raises(Unavailable, match="job_audit"):
+            act()
+    assert lab.status(job) is JobStatus.CREATED
+    settings = operate.settings()
+    assert (settings.on, settings.dispatch) == (True, "database")
+    assert [row.on for row in operate.type_list()] == [True]
+
+
+def test_what_is_done_to_many_is_audited_though_it_is_cut_short(lab: Lab) -> None:
+    lab.submit_all([new() for _ in range(2 * BLOCK + 7)])
+    operate = lab.jobs.operate
+    told: list[list[int]] = []
+
+    def killed_after_two(done: int) -> None:
+        told.append([row.number for row in operate.audit()])
+        if done == 2 * BLOCK:
+            raise KeyboardInterrupt
+
+    selection = operate.select(Action.DELETE, JobFilter())
+    with pytest.raises(KeyboardInterrupt):
+        operate.act(selection, who="me", progress=killed_after_two)
+    assert told == [[BLOCK], [2 * BLOCK]]
+    assert [(row.action, row.who) for row in operate.audit()] == [("delete", "me")]
     lab.check()
 
 
