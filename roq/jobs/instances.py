@@ -382,8 +382,9 @@ class JobInstances:
         self.delete(connection, [row.id for row in old])
         run(
             connection,
-            "DELETE FROM job_audit WHERE id IN (SELECT id FROM job_audit WHERE id <= (SELECT max(id)"
-            f" FROM job_audit) - :kept ORDER BY id LIMIT {10 * BLOCK}{self._database.skip_used})",
+            "DELETE FROM job_audit WHERE id IN (SELECT id FROM job_audit WHERE id <="
+            " (SELECT max(id) FROM job_audit) - :kept"
+            f" ORDER BY id LIMIT {10 * BLOCK}{self._database.skip_used})",
             kept=AUDIT_KEPT,
         )
         self._store.count(connection, deltas)
