@@ -224,8 +224,8 @@ class JobInstances:
             " (SELECT min(CASE WHEN dead = 1 THEN 0 ELSE expires END) FROM job_instance)"
             " AS expires,"
             " (SELECT min(parent) FROM job_edge WHERE child = :left) AS finished,"
-            " (SELECT min(s.next) FROM job_schedule AS s JOIN job_type AS t ON t.name = s.type"
-            " WHERE s.enabled = 1 AND t.enabled = 1) AS fires",
+            " EXISTS (SELECT 1 FROM job_schedule AS s JOIN job_type AS t ON t.name = s.type"
+            " WHERE s.enabled = 1 AND t.enabled = 1 AND s.next <= :now) AS fires",
             left=LEFT,
             now=now,
             since=0 if whole else now - int(LATE_SECONDS * MICROSECONDS),
@@ -241,7 +241,7 @@ class JobInstances:
             due=checks.finished is not None or (checks.due is not None and checks.due <= now),
             dead=checks.expires is not None and checks.expires <= now,
             late=checks.deadline is not None,
-            fires=checks.fires is not None and checks.fires <= now,
+            fires=bool(checks.fires),
             peers=tuple(
                 LivingInstance(row.id, tuple(_list_of(row.types)), tuple(_list_of(row.wants)))
                 for row in peers

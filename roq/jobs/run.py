@@ -19,7 +19,7 @@ from roq.errors import InvalidRequest, JobInterrupted, JobOutdated, whole
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.rows import Body, Claimed, Ended, Trouble
 from roq.jobs.states import RunEnd
-from roq.jobs.types import JobType, Unreadable
+from roq.jobs.types import ITEMS_MAX, JobType, Unreadable
 
 T = TypeVar("T")
 TRACE_CHARACTERS: Final = 8_000
@@ -97,7 +97,7 @@ class Job:
         Raises:
             InvalidRequest: it is no number of items.
         """
-        if not isinstance(items, int) or not 0 <= items < 2**53:
+        if not isinstance(items, int) or not 0 <= items < ITEMS_MAX:
             raise InvalidRequest(f"a place is a number of items, not {items!r}")
         self.place = items
 

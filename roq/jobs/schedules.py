@@ -22,10 +22,10 @@ from roq.jobs.held import BLOCK
 from roq.jobs.instances import JobInstances
 from roq.jobs.rows import Body, Claimed, Look, NewJob
 from roq.jobs.schema import SCHEDULE
-from roq.jobs.states import JobStatus
+from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.store import JobStore
 from roq.jobs.timetable import Overlap, SchedulePlan, decide, next_time
-from roq.jobs.types import CODEC, PARAMS_BYTES_MAX, checked_text
+from roq.jobs.types import CODEC, ITEMS_MAX, PARAMS_BYTES_MAX, checked_text
 from roq.jobs.views import FiredRow, ScheduleRow
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ AHEAD_MAX: Final = 86_400 * MICROSECONDS
 """So long a schedule waits for its next time, if the clock was set back by that."""
 LATE: Final = 30 * MICROSECONDS
 """A schedule whose time was so long ago does not fire, though instances live."""
+_VERSIONS: Final = range(2**31)
 _OPEN: Final = "job.status IN ('CREATED', 'RUNNING')"
 
 
@@ -107,13 +108,16 @@ class JobSchedules:
                 continue
             row = self._row(connection, each.name)
             was = _definition(row)
-            params = Body(row.codec, row.version, bytes(row.body or b""))
             same = (
                 was is not None
-                and (was.plan, row.type, params) == (each.plan, each.type, each.body)
+                and (was.plan, row.type, _body(row)) == (each.plan, each.type, each.body)
                 and bool(row.restartable) is each.restartable
             )
-            again = was is None or not was.plan.same_times(each.plan)
+            again = (
+                was is None
+                or not was.plan.same_times(each.plan)
+                or not isinstance(row.next, int | None)
+            )
             self._database.run(
                 connection,
                 "UPDATE job_schedule SET type = :type, definition = :definition, codec = :codec,"
@@ -370,7 +374,7 @@ class JobSchedules:
         """Type, name and why of schedules that are on, have a next time, and do not fire."""
         asked = sa.select(SCHEDULE).where(SCHEDULE.c.enabled == 1, SCHEDULE.c.next.is_not(None))
         found = connection.execute(asked.order_by(SCHEDULE.c.name)).all()
-        return [(row.type, row.name, why) for row in found if (why := _why(row, look))]
+        return [(str(row.type), row.name, why) for row in found if (why := _why(row, look))]
 
     def put(
         self, name: str, type: str, plan: SchedulePlan, params: bytes | None, *, who: str
@@ -489,7 +493,7 @@ def _job(row: Row, plan: SchedulePlan, due: int) -> NewJob:
         items=plan.items, tag=row.name, due=due,
         unique=mark if plan.overlap is Overlap.SKIP else None, on_unique="skip",
         key=mark if plan.overlap is Overlap.QUEUE else None,
-        params=Body(row.codec, row.version, bytes(row.body)) if row.body else None,
+        params=_body(row) if row.body else None,
     )  # fmt: skip
 
 
@@ -501,10 +505,28 @@ def _definition(row: Row) -> Definition | None:
 
 
 def _plan(row: Row) -> SchedulePlan:
+    """Of a row that is as this program writes them, whoever has edited it: what any part of RoQ
+    does with it or its jobs works, or is their own error."""
     found = _definition(row)
-    if found is None:
-        raise InvalidRequest("its definition cannot be read: `roq jobs schedule set` it anew")
+    well = (
+        found is not None
+        and found.plan.priority in PRIORITIES.values()
+        and 0 <= found.plan.items < ITEMS_MAX
+        # A column of SQLite holds anything.
+        and isinstance(row.name, str)
+        and isinstance(row.next, int | None)
+        and isinstance(row.version, int)
+        and row.version in _VERSIONS
+        and isinstance(row.body, bytes | None)
+    )
+    if found is None or not well:
+        raise InvalidRequest("its row cannot be read: `roq jobs schedule set` it anew")
     return found.plan
+
+
+def _body(row: Row) -> Body:
+    """What its jobs have; of what cannot be that, as if they had nothing."""
+    return Body(row.codec, row.version, row.body if isinstance(row.body, bytes) else b"")
 
 
 def _check_json(params: bytes) -> None:
@@ -521,7 +543,8 @@ def _shown(row: Row, last: int | None, jobs: list[FiredRow], look: Look) -> Sche
     plan = SchedulePlan() if definition is None else definition.plan
     return ScheduleRow(
         name=row.name, type=row.type, on=bool(row.enabled), times=plan.times, zone=plan.zone,
-        catch_up=plan.catch_up, overlap=plan.overlap, priority=plan.priority, next=row.next,
+        catch_up=plan.catch_up, overlap=plan.overlap, priority=plan.priority,
+        next=row.next if isinstance(row.next, int) else None,
         why=_why(row, look),
         by="" if definition is None else definition.by,
         at=0 if definition is None else definition.at, last=last, jobs=jobs,

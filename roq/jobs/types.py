@@ -23,6 +23,8 @@ from roq.jobs.states import PRIORITIES
 CODEC: Final = "json"
 PARAMS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Params larger than that belong into a store of their own; the job has their address."""
+ITEMS_MAX: Final = 2**53
+"""Fewer items has a job: all programs and pages can show them."""
 PARENTS_MAX: Final = 10_000
 ON_UNIQUE: Final = ("skip", "replace", "raise")
 R = TypeVar("R")
@@ -213,7 +215,7 @@ class JobType(Generic[R]):
         if self._items is None:
             return 0
         number = self._items(params)
-        if not isinstance(number, int) or not 0 <= number < 2**53:
+        if not isinstance(number, int) or not 0 <= number < ITEMS_MAX:
             raise InvalidRequest(f"items of type {self.name} is to give a number, not {number!r}")
         return number
 

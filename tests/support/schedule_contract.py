@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from job_lab import Lab
 from sqlalchemy import text
 
+from roq.cli.output import fields_of, print_json
 from roq.errors import InvalidRequest, JobExists
 from roq.jobs import schedules as module
 from roq.jobs.rows import Body
@@ -29,6 +31,9 @@ class ScheduleContract:
 
     @pytest.fixture(autouse=True)
     def types(self, lab: Lab) -> None:
+        self.types_of(lab)
+
+    def types_of(self, lab: Lab) -> None:
         lab.declare("A", None)
         lab.declare("B", None)
 
@@ -291,6 +296,74 @@ class ScheduleContract:
         assert self.declare(lab, schedule("a")) == ["a"]
         self.missed(lab, 1, "a")
         assert self.fire(lab) == 1
+
+    def spoilt(self, lab: Lab, column: str, value: object) -> None:
+        """A row is spoilt: others fire, all that may be done to it is done, and it is made good."""
+        operate = lab.jobs.operate
+        lab.empty()
+        self.types_of(lab)
+        lab.instance()
+        self.declare(lab, *(schedule(name, every=60, catch_up="all") for name in "abc"))
+        for name in "abc":
+            self.missed(lab, 2, name)
+        with lab.database.write() as connection:
+            changed = f"UPDATE job_schedule SET {column} = :value WHERE name = 'b'"  # noqa: S608
+            lab.database.run(connection, changed, value=value)
+        assert self.fire(lab) >= 4
+        for on in (False, True):
+            for name in "ac":
+                operate.schedules.switch(name, on, who="me")
+            self.fires(lab)
+        rows = {row.name: row for row in operate.schedules.look()}
+        assert [len(rows[name].jobs) for name in "ac"] == [1, 1], rows
+        with lab.database.write() as connection:
+            operate.schedules.tidy(connection)
+        with suppress(InvalidRequest, JobExists):
+            operate.schedules.fire("b", who="me")
+        print_json([fields_of(row) for row in operate.schedules.look()])
+        operate.stalls()
+        self.declare(lab, schedule("b"))
+        self.missed(lab, 1, "b")
+        lab.jobs.operate.switch(True, who="me")
+        assert self.fire(lab) == 1, "a program has made it good"
+        lab.check()
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("definition", '{"plan": {"every": 60000000, "priority": 1000000000000}}'),
+            ("definition", '{"plan": {"every": 60000000, "priority": 7}}'),
+            ("definition", '{"plan": {"every": 60000000, "items": -1}}'),
+            ("definition", '{"plan": {"every": 60000000, "items": 1%s}}' % ("0" * 18)),
+            ("definition", '{"plan": {"every": 60000000, "items": 1%s}}' % ("0" * 30)),
+            ("definition", '{"plan": {"every": -60000000}}'),
+            ("definition", '{"plan": {"every": 60000000}, "at": -1%s}' % ("0" * 30)),
+            ("definition", '{"plan": {"every": 60000000}, "at": -1%s}' % ("0" * 18)),
+            ("definition", '{"plan": {"every": 1}}'),
+            ("definition", '{"plan": {"every": 1%s}}' % ("0" * 30)),
+            ("definition", '{"plan": {"cron": "* * *"}}'),
+            ("definition", '{"plan": {"cron": "*/0 * * * *"}}'),
+            ("definition", '{"plan": {"cron": "\\ud800 * * * *"}}'),
+            ("definition", '{"plan": {"cron": "* * * * *", "zone": "../../etc/passwd"}}'),
+            ("definition", '{"plan": {"cron": "* * * * *", "zone": "\\u0000"}}'),
+            ("definition", '{"plan": {"cron": "* * * * *", "zone": ""}}'),
+            ("definition", "null"),
+            ("definition", ""),
+            ("definition", "[" * 100_000),
+            ("version", -1),
+            ("codec", "pickle"),
+            ("codec", ""),
+            ("body", b"\xff"),
+            ("body", None),
+            ("restartable", 7),
+        ],
+    )
+    def test_whatever_a_row_says_others_fire(self, lab: Lab, column: str, value: object) -> None:
+        self.spoilt(lab, column, value)
+
+    @pytest.mark.parametrize("value", [-(2**63), -1, 2**63 - 1])
+    def test_whatever_a_row_says_of_its_next_time_others_fire(self, lab: Lab, value: int) -> None:
+        self.spoilt(lab, "next", value)
 
     def test_old_times_are_forgotten_but_those_of_open_jobs(
         self, lab: Lab, monkeypatch: pytest.MonkeyPatch

@@ -77,3 +77,38 @@ class TestSQLite(ScheduleContract):
         with caplog.at_level(logging.WARNING), lab.database.write() as connection:
             assert [operate.fire_due(connection) for _ in range(3)] == [0, 0, 0]
         assert len(caplog.records) == 1
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("next", "soon"),
+            ("next", 1.5),
+            ("next", 2.0**70),
+            ("next", b"\xff"),
+            ("body", "text"),
+            ("body", 10**18),
+            ("body", 1.5),
+            ("version", "x"),
+            ("version", 2**40),
+            ("codec", b"\xff"),
+            ("definition", b"\xff"),
+            ("definition", b"{}"),
+            ("restartable", "x"),
+            ("restartable", 2.5),
+            ("type", b"A"),
+        ],
+    )
+    def test_columns_of_sqlite_hold_anything_and_others_fire(
+        self, lab: Lab, column: str, value: object
+    ) -> None:
+        self.spoilt(lab, column, value)
+
+    def test_a_name_that_is_no_text_holds_up_no_other_one(self, lab: Lab) -> None:
+        self.declare(lab, *(schedule(name) for name in "ab"))
+        for name in "ab":
+            self.missed(lab, 1, name)
+        with lab.database.write() as connection:
+            lab.database.run(connection, "UPDATE job_schedule SET name = x'ff' WHERE name = 'b'")
+        assert (self.fires(lab), self.fire(lab)) == (True, 1)
+        assert [row.why for row in lab.jobs.operate.schedules.look()][1].startswith("its row")
+        lab.jobs.operate.stalls()
