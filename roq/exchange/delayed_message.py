@@ -4,12 +4,15 @@ the exchange publishes when it is due. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from roq.log.timing_wheel import SIZE_MAX, Row
 from roq.model import Limits
 from roq.protocol.attributes import (
     NO_ATTRIBUTES,
+    PROPERTIES_MAX,
+    RESERVED_MAX,
     Attributes,
     BatchAttributes,
     pack_attributes,
@@ -144,7 +147,10 @@ def delivered(held: KeptMessage) -> Attributes:
     }
     if not message.transaction:
         mine["roq.delayed.due"] = str(message.due_us)
-    return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
+    # Others are in its batch, which nobody could read if one message had more than there may be.
+    room = PROPERTIES_MAX + RESERVED_MAX - len(mine)
+    properties = dict(islice(given.properties.items(), room)) | mine
+    return Attributes(given.key, given.tags, properties, given.priority)
 
 
 class Outgoing(NamedTuple):

@@ -392,7 +392,7 @@ class DelayedMessages(Generic[B]):
                 self._pending.forget(row)
                 self.lost += 1
                 if row.due_us == OPEN_US:
-                    self.transactions.lost(row.id)
+                    self.transactions.lost(row)
         return found, back
 
     def _publish_due(self) -> list[Effect]:
@@ -471,6 +471,7 @@ class DelayedMessages(Generic[B]):
         self._copying = True
         if self._now < self._copy_at:
             return
+        has = self.transactions.has
         rows = self._pending.below(late.pressed_below, COPIES_MAX, COPIES_BYTES)
         self._copying = rows is not None
         if rows is None:
@@ -481,7 +482,10 @@ class DelayedMessages(Generic[B]):
         for part in in_batches(found, self._limits):
             offset, places = late.end, [row.place for row, _ in part]
             leaves = [each for each in part if topic_of(*each) == DELAYED_TOPIC]
-            wanted = [held for row, held in part if topic_of(row, held) != DELAYED_TOPIC]
+            wanted = [
+                held for row, held in {row.place: (row, held) for row, held in part}.values()
+                if topic_of(row, held) != DELAYED_TOPIC and (row.due_us < OPEN_US or has(row))
+            ]  # fmt: skip
             again = waiting(wanted) if wanted else NOTHING
             if self._append(DELAYED_TOPIC, again, places) is None:
                 back += (row for row, _ in part)
@@ -567,7 +571,7 @@ class DelayedMessages(Generic[B]):
             return messages[row.at]
         self._pending.remove(row)
         self.lost += 1
-        self.transactions.lost(row.id)
+        self.transactions.lost(row)
         return None
 
     def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:

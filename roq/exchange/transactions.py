@@ -186,9 +186,8 @@ class TransactionTable(Generic[B]):
         """Who was asked last is the last."""
         self._lonely: dict[str, set[bytes]] = {}
         """What waits for anybody of a group."""
-        self._counts = dict.fromkeys(
-            ("prepared", "committed", "rolled_back", "checked", "by_policy"), 0
-        )
+        counts = "prepared", "committed", "rolled_back", "checked", "by_policy"
+        self._counts = dict.fromkeys(counts, 0)
 
     def __len__(self) -> int:
         """Transactions that are open."""
@@ -219,18 +218,22 @@ class TransactionTable(Generic[B]):
     def recovered(self, rows: Iterable[Row]) -> None:
         """These were open when an earlier process ended."""
         for row in rows:
-            self._open[row.id] = made = OpenTransaction(row, self.now, self.now)
-            self._look_at(made, self.now)
+            if row.id not in self._open and row.id not in self._ended:
+                self._open[row.id] = made = OpenTransaction(row, self.now, self.now)
+                self._look_at(made, self.now)
+
+    def has(self, row: Row) -> bool:
+        """Whether one that is open lies there: of a damaged snapshot others may have its id."""
+        return row.id in self._open and self._open[row.id].row.place == row.place
 
     def moved(self, row: Row) -> None:
         """It lies elsewhere now."""
         self._open[row.id].row = row
 
-    def lost(self, transaction: bytes) -> None:
+    def lost(self, row: Row) -> None:
         """The log has it not any more."""
-        found = self._open.pop(transaction, None)
-        if found is not None:
-            self._let_go(found)
+        if self.has(row):
+            self._let_go(self._open.pop(row.id))
 
     def were_ended(self, ends: Iterable[tuple[bytes, bool]]) -> None:
         """An earlier process has ended these, and whether it has committed them."""
@@ -274,9 +277,8 @@ class TransactionTable(Generic[B]):
                 except NotNow:
                     self._look_again(found)
         if len(self._looks) > 2 * len(self._open) + 100:
-            self._looks = sorted(
-                (each.at, name) for name, each in self._open.items() if each.at < NEVER
-            )
+            live = ((each.at, name) for name, each in self._open.items() if each.at < NEVER)
+            self._looks = sorted(live)
         return effects
 
     def _look_at(self, found: OpenTransaction, at: float) -> None:
@@ -440,8 +442,7 @@ class TransactionTable(Generic[B]):
     def _heard(self, asked: Request, group: str) -> Producer | None:
         """Who asks, if it is one of this group that may be asked."""
         key = asked.route, asked.reader, group
-        producer = self._producers.get(key)
-        if producer is not None:
+        if (producer := self._producers.get(key)) is not None:
             producer.heard_at = self.now
             self._producers.move_to_end(key)
         return producer

@@ -10,6 +10,7 @@ from roq.exchange import commit, delayed_messages
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
 from roq.log.disk_groups import perform
+from roq.log.timing_wheel import TimingWheel
 from roq.protocol import batch, documents
 from roq.protocol.channel import HELLO, READER_BYTES, Hello
 from roq.protocol.delayed import (
@@ -117,6 +118,31 @@ def test_an_end_in_a_snapshot_is_known_when_its_record_has_left(made: Durable) -
     made.open()
     assert made.settle(1, COMMIT) is Fate.ROLLED_BACK
     assert made.settle(2, COMMIT) is Fate.COMMITTED, "which was appended again"
+
+
+def test_rows_that_a_snapshot_has_twice_end_no_exchange_and_no_transaction_twice(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = TimingWheel.pack
+    monkeypatch.setattr(TimingWheel, "pack", lambda wheel, others: 2 * pack(wheel, others))
+    made.prepare(half(1), half(2), half(3))
+    for _ in range(20):
+        made.fill()
+        made.turn(0.1)
+    made.open()
+    monkeypatch.undo()
+    assert made.table_size == 3
+    assert made.settle(1, COMMIT) is Fate.COMMITTED
+    assert made.settle(2, ROLLBACK) is Fate.ROLLED_BACK
+    for lives in range(3):
+        for _ in range(300 * (lives < 2)):
+            made.fill()
+            made.turn(0.1)
+        made.open()
+        assert made.table_size == 1
+    assert made.settle(3, COMMIT) is Fate.COMMITTED
+    made.wait(1.0)
+    assert made.shown == {b"1:0:": 1, b"3:0:": 1}
 
 
 def test_who_has_prepared_is_asked_first_and_then_another_one(made: Durable) -> None:
