@@ -6,6 +6,7 @@ not, others take it for dead and end its runs (`JobStore.reap`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -27,7 +28,7 @@ from roq.jobs.limits import (
 from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
 from roq.jobs.schema import AUDIT
 from roq.jobs.slots import JobSlots
-from roq.jobs.states import JobStatus, RunEnd
+from roq.jobs.states import RETRY_SECONDS_MAX, JobStatus, RunEnd
 from roq.jobs.store import CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 
 RENEW_SECONDS: Final = 3.0
@@ -74,6 +75,8 @@ class JobInstances:
         self._store = store
         self._database: JobDatabase = store.database
         self._deleted_to = 0
+        self._clock = deque([1 << 62], maxlen=3)
+        """What time it was at the last calls of `tidy`, the database says."""
 
     def register(
         self, connection: sa.Connection, name: str, pid: int, threads: int, types: Sequence[str]
@@ -369,7 +372,11 @@ class JobInstances:
             deltas.add(
                 row.type, row.priority, JobStatus(row.status), row.number, row.items, row.failures
             )
-        before = self._database.now(connection) - int(RESULT_SECONDS * MICROSECONDS)
+        now = self._database.now(connection)
+        if now < max(self._clock):  # thrice: what was done once may be undone
+            self._bound_waits(connection, now)
+        self._clock.append(now)
+        before = now - int(RESULT_SECONDS * MICROSECONDS)
         old = run(
             connection,
             "SELECT id, ended FROM job WHERE status = 'COMPLETE' AND ended >= :since"
@@ -389,6 +396,24 @@ class JobInstances:
         )
         self._store.count(connection, deltas)
         return len(old)
+
+    def _bound_waits(self, connection: sa.Connection, now: int) -> None:
+        """The clock may have been set back: nobody waits longer for what it has said once than if
+        it had said so now. Jobs that were submitted for a time wait for that."""
+        run, ends = self._database.run, self._database.skip_locked
+        run(
+            connection,
+            "UPDATE job SET due = :latest WHERE id IN (SELECT id FROM job WHERE status = 'CREATED'"
+            " AND held = 'later' AND due > :latest AND (failures > 0 OR timeouts > 0) ORDER BY due"
+            f" LIMIT {10 * BLOCK}{ends})",
+            latest=now + int(RETRY_SECONDS_MAX * MICROSECONDS),
+        )
+        run(
+            connection,
+            "UPDATE job_instance SET expires = :latest WHERE id IN (SELECT id FROM job_instance"
+            f" WHERE dead = 0 AND expires > :latest{ends})",
+            latest=now + int(EXPIRE_SECONDS * MICROSECONDS),
+        )
 
     def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
         """Delete jobs that do not run, and for which no other one waits, with all that belongs to

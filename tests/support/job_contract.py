@@ -9,10 +9,21 @@ from sqlalchemy import event, text
 from roq.errors import JobNotFound
 from roq.jobs import instances
 from roq.jobs.batches import write_batch
+from roq.jobs.database import MICROSECONDS
 from roq.jobs.held import LEFT
+from roq.jobs.instances import EXPIRE_SECONDS
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, ReadyJob, Want
-from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd, StaleReason
+from roq.jobs.states import (
+    DEFAULT,
+    HIGH,
+    LOSSES_MAX,
+    LOW,
+    RETRY_SECONDS_MAX,
+    JobStatus,
+    RunEnd,
+    StaleReason,
+)
 from roq.jobs.views import Action, JobFilter
 from roq.jobs.waiting import REST_SECONDS, SLACK, WaitingFloors
 
@@ -405,6 +416,26 @@ class StoreContract:
             with lab.store.write() as connection:
                 lab.instances.tidy(connection)
             assert [row.number for row in lab.jobs.operate.audit()] == [6, 5, 4]
+
+    def test_a_clock_that_was_set_back_delays_no_retry_for_long(self, lab: Lab) -> None:
+        """As if it had been a day ahead when the first run failed."""
+        mine, day = lab.instance(), 86_400 * MICROSECONDS
+        retry = lab.submit()
+        (run,) = lab.claim(mine)
+        assert lab.finish(mine, run, RunEnd.RAISED)
+        due = lab.field(retry, "due")
+        lab.set("job", f"due = {due + day}", retry)
+        later = lab.submit(due=due + day)
+        lab.set("job_instance", f"expires = expires + {day}", mine)
+        with lab.store.write() as connection:
+            lab.instances.tidy(connection)
+            now = lab.database.now(connection)
+            expires = lab.database.run(connection, "SELECT expires FROM job_instance").scalar_one()
+        assert now < lab.field(retry, "due") <= now + RETRY_SECONDS_MAX * MICROSECONDS
+        assert lab.field(later, "due") == due + day, "that time was somebody's wish"
+        assert now < expires <= now + EXPIRE_SECONDS * MICROSECONDS
+        lab.let_due()
+        assert retry in [each.id for each in lab.claim(mine)]
 
     def test_what_replaces_a_job_of_the_same_submission_has_the_last_word(self, lab: Lab) -> None:
         lab.submit_all(

@@ -218,6 +218,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("mine = [each for each in others if each.publisher == terms.publisher]",
          "mine: list[Producer] = []"),
         ("        self._open[row.id].row = row\n", "        pass\n"),
+        ("self._open[row.id].row.place == row.place", "self._open[row.id].row.place"),
         ("known = [each for each in transactions if each in self._open or each in self._ended]",
          "known: list[bytes] = []"),
         ("        if until <= self.now:\n", "        if True:\n"),

@@ -302,6 +302,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" WHERE s.enabled = 1 AND t.enabled = 1 AND", " WHERE s.enabled = 1 AND"),
         ("next_time(each.plan, now) if again else row.next", "next_time(each.plan, now)"),
         ("            if room[name] > 0:\n", "            if room:\n"),
+        ("        and isinstance(row.next, int | None)\n", ""),
         ("                if each.outcome == \"new\"\n", ""),
         ("self._new(connection, sorted(times))", "sorted(times)"),
         ("break  # the rest next time", "pass  # the rest next time"),
