@@ -184,6 +184,16 @@ class CommitGate(Generic[B]):
         self._entries += len(last.numbers)
 
 
+def check_owed(answers: int) -> None:
+    """Whether one more may wait until the log has written what it says.
+
+    Raises:
+        RefusedRequest: so many wait that it may not.
+    """
+    if answers >= OWED_MAX:
+        raise RefusedRequest("full", "too many answers wait for the disk here; try again")
+
+
 class OwedAnswers(Generic[B]):
     """Answers that wait until what they say is committed."""
 
@@ -201,8 +211,7 @@ class OwedAnswers(Generic[B]):
         Raises:
             RefusedRequest: so many wait that it may not.
         """
-        if len(self._waiting) >= OWED_MAX:
-            raise RefusedRequest("full", "too many answers wait for the disk here; try again")
+        check_owed(len(self._waiting))
 
     def add(self, answer: Send) -> None:
         """It says what has happened so far."""

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
+from roq.exchange.commit import check_owed
 from roq.exchange.consumer_peers import (
     BlockedDeliveries,
     Delivery,
@@ -499,6 +500,7 @@ class Consumers(Generic[B]):
     def _order(self, asked: Request) -> list[Effect]:
         order = documents.decode(asked.document, GroupOrder)
         check_queue(order.queue, self._queue)
+        check_owed(len(self._due.answers))
         if (begins := made_by(order, self._log)) is not None and order.group not in self._groups:
             self._open_group(order.group, *begins)
         group = self._find(order.group)

@@ -22,7 +22,8 @@ class GroupJournal:
         self._name = name
         self._open = open_batches
         self._changed: set[int] = set()
-        self._changed_tried: list[Tried] = []
+        self._changed_tried: dict[tuple[int, int, int], Tried] = {}
+        """By offset, first and length: while the disk takes nothing, the last try of each stays."""
         self._dirty = self._all = True
         """Whether anything has changed, and whether all of it is to be told."""
         self._known: dict[int, int | None] = {}
@@ -45,7 +46,8 @@ class GroupJournal:
     def note_tried(self, tried: Tried) -> None:
         """These messages were tried, and are not done."""
         self._dirty = True
-        self._changed_tried.append(tried)
+        self._changed_tried.pop(tried[:3], None)  # what was tried last is applied last
+        self._changed_tried[tried[:3]] = tried
 
     def note_all(self) -> None:
         """What counts for all of the group has changed."""
@@ -67,7 +69,7 @@ class GroupJournal:
                 self._open.base,
                 stretches_of([offset for offset in changed if offset not in self._open.bits]),
                 [self._open.done(offset) for offset in changed if offset in self._open.bits],
-                [each for each in self._changed_tried if each.offset >= self._open.base],
+                [each for each in self._changed_tried.values() if each.offset >= self._open.base],
             )
         self.drop()
         self._all = False

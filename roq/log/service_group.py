@@ -84,7 +84,7 @@ class ServiceGroup(ConsumerGroup[B]):
         super().__init__(name, log, settings, created_us, start, now)
         self.outcomes = OutcomeStore()
         self.ended: list[Ended] = []
-        self.revoked: list[tuple[bytes, int, int]] = []
+        self.revoked: dict[tuple[bytes, int, int], None] = {}
         self.figures: dict[bytes, Figures] = {}
         self.counts: Counter[str] = Counter()
         self.measured = RequestFigures()
@@ -128,7 +128,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._requests.begin_once(lease.offset, member.id, bits << lease.first)
             # It waits for a word before it begins, and may not have heard what was taken from it.
             for index in indexes(bits_at(begun.first, begun.length) & ~(bits << lease.first)):
-                self.revoked.append((member.id, lease.number, index))
+                self.revoked[member.id, lease.number, index] = None
         return bits.bit_count() == begun.length
 
     def answer(self, member: Member, answer: Answer) -> bool:
@@ -251,7 +251,7 @@ class ServiceGroup(ConsumerGroup[B]):
             if again := bits & ~ends:
                 self._requests.confirm(lease, again)
                 for at in indexes(again):
-                    self.revoked.append((lease.member.id, lease.number, lease.first + at))
+                    self.revoked[lease.member.id, lease.number, lease.first + at] = None
                 self._return(lease, again, counted=False, delay=0.0, reason=kind)
 
     def _discard(self) -> None:
@@ -571,7 +571,7 @@ class ServiceGroup(ConsumerGroup[B]):
                 continue
             begun = self._requests.begun(lease)
             for at in indexes(mine):
-                self.revoked.append((lease.member.id, lease.number, lease.first + at))
+                self.revoked[lease.member.id, lease.number, lease.first + at] = None
                 attempts[lease.first + at] = lease.attempts + (begun >> at & 1)
             free &= ~(mine << lease.first)
             self._settle(lease, mine, done=False)

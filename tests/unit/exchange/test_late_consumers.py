@@ -10,13 +10,14 @@ from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
 from exchange_members import SETTINGS, Consumer, pass_time, states
 from segmented_log import SegmentedLog
 
-from roq.exchange import consumers
+from roq.exchange import commit, consumers
 from roq.exchange.events import Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.group_changes import decode_deltas
 from roq.log.groups import RETURN_SECONDS
 from roq.model import Limits
 from roq.protocol import documents
+from roq.protocol.channel import REFUSED
 from roq.protocol.consuming import (
     GROUP_ORDER,
     JOIN,
@@ -237,6 +238,22 @@ def test_a_deleted_group_stays_deleted() -> None:
     assert decode_deltas(made.changes[-1])[0].deleted
     made.restart()
     assert states(made.there) == []
+
+
+def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "OWED_MAX", 3)
+    made = Durable()
+    enter(made, Consumer(made.there))
+    operator = Consumer(made.there, "operator")
+    for word in ("pause", "resume", "pause", "resume", "resume"):
+        wanted = GroupOrder(id=4, queue=QUEUE, group="g", order=word)
+        operator.say(GROUP_ORDER, documents.encode(wanted))
+    (group,) = made.there.core.consumers.groups
+    assert group.paused, "what is refused changes nothing"
+    assert [each[0] for each in operator.other] == [REFUSED] * 2
+    made.write()
+    operator.look()
+    assert [each[0] for each in operator.other[2:]] == [GROUP_ORDER] * 3
 
 
 def test_changes_are_read_back_and_garbage_is_refused() -> None:

@@ -33,6 +33,18 @@ def test_only_what_has_changed_is_written() -> None:
     assert not kept.changed
 
 
+def test_what_is_tried_again_and_again_takes_no_more_room_while_the_disk_takes_nothing() -> None:
+    batches = OpenBatches(0)
+    batches.open(3, 0b111)
+    kept = journal(batches)
+    for attempt in range(1, 100):
+        for run in ((0, 3), (0, 1), (2, 1)):
+            kept.note_tried(Tried(0, *run, attempt, "no"))
+    delta = kept.take()
+    assert delta is not None
+    assert delta.tried == [Tried(0, *run, 99, "no") for run in ((0, 3), (0, 1), (2, 1))]
+
+
 def test_what_the_base_has_passed_is_not_written_one_by_one() -> None:
     batches = OpenBatches(0)
     for _ in range(2):

@@ -108,9 +108,9 @@ def test_what_is_not_confirmed_is_taken_back_and_ends_after_so_many_offers() -> 
     silent, other = desk.join("silent"), desk.join("other", credit=0)
     (lease,) = desk.leases()
     desk.pass_time(1.0, silent, other)
-    assert desk.group.revoked == [], "the last look was up to half a second before the lease"
+    assert list(desk.group.revoked) == [], "the last look was up to half a second before the lease"
     desk.pass_time(0.5, silent, other)
-    assert desk.group.revoked == [(silent.id, lease.number, 0)]
+    assert list(desk.group.revoked) == [(silent.id, lease.number, 0)]
     assert not desk.group.answer(silent, Answer(lease.number, 0)), "taken back"
     assert silent.credit == 0, "it gets nothing before it has said something"
     other.granted = 5
@@ -232,7 +232,7 @@ def test_cancelled_and_late_requests_end_and_their_instance_is_told() -> None:
     assert desk.group.cancel(Position(0, 0), late=False)
     assert desk.group.cancel(Position(0, 1), late=True)
     assert not desk.group.cancel(Position(0, 1), late=True)
-    assert desk.group.revoked == [(member.id, lease.number, 0)]
+    assert list(desk.group.revoked) == [(member.id, lease.number, 0)]
     assert [state for state, _ in desk.ends()] == ["cancelled", "late"]
     assert not desk.group.answer(member, Answer(lease.number, 0))
 
@@ -269,8 +269,9 @@ def test_who_begins_with_what_is_not_his_any_more_is_told_so() -> None:
     (lease,) = desk.leases()
     desk.group.cancel(Position(0, 1), late=False)
     desk.group.revoked.clear()  # it was not heard
-    assert not desk.group.begin(member, Begun(lease.number, 0, 3, True))
-    assert desk.group.revoked == [(member.id, lease.number, 1)]
+    for _ in range(100):
+        assert not desk.group.begin(member, Begun(lease.number, 0, 3, True))
+    assert list(desk.group.revoked) == [(member.id, lease.number, 1)], "once, however often he asks"
 
 
 def test_what_was_only_offered_counts_as_no_attempt() -> None:
