@@ -139,7 +139,7 @@ def test_rows_that_a_snapshot_has_twice_end_no_exchange_and_no_transaction_twice
             made.fill()
             made.turn(0.1)
         made.open()
-        assert made.table_size == 1
+        assert (made.table_size, len(made.core.delayed)) == (1, 0)
     assert made.settle(3, COMMIT) is Fate.COMMITTED
     made.wait(1.0)
     assert made.shown == {b"1:0:": 1, b"3:0:": 1}
