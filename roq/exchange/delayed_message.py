@@ -30,8 +30,17 @@ from roq.protocol.columns import (
     tag_bits,
 )
 from roq.protocol.delayed import Delayed, Place, decode_delayed, encode_delayed, read_settled
-from roq.protocol.transaction import OPEN_US, check_topic, decode_half, read_ended
+from roq.protocol.transaction import (
+    OPEN_US,
+    attributes_of_half,
+    check_topic,
+    decode_half,
+    read_ended,
+)
 
+ROOM: Final = PROPERTIES_MAX + RESERVED_MAX - 4
+"""Properties of a message at most: `delivered` adds four, and with more than can be read those of
+its whole batch could not be."""
 OBJECTS_BYTES: Final = 200
 TEXT_BYTES: Final = 50
 """Of a text in memory, beside its characters."""
@@ -96,6 +105,14 @@ def messages_of(batch: object) -> list[KeptMessage]:
             )  # fmt: skip
         found.append(kept(message, NO_ATTRIBUTES if given is None else given.of(index)))
     return found
+
+
+def crowded(held: KeptMessage) -> bool:
+    """Whether a message, or one of its transaction, has more than `ROOM` properties."""
+    message, given = held.message, [held.attributes]
+    if message.due_us == OPEN_US and len(message.payload) > ROOM:
+        given = attributes_of_half(decode_half(message.payload))
+    return any(len(each.properties) > ROOM for each in given)
 
 
 def settled_by(batch: object) -> tuple[list[Place], list[tuple[bytes, bool]]]:

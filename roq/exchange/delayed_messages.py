@@ -31,9 +31,11 @@ from roq.exchange.commit import NO_PIN, LateLog, OwedAnswers, left_since
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_message import (
     NOTHING,
+    ROOM,
     KeptMessage,
     Outgoing,
     Wanted,
+    crowded,
     in_batches,
     messages_of,
     published,
@@ -204,6 +206,9 @@ class DelayedMessages(Generic[B]):
             return "invalid_request", (
                 f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most"
             )
+        if any(map(crowded, taken)):
+            self.refused += len(taken)
+            return "invalid_request", f"a message that is kept has {ROOM} properties at most"
         size = sum(each.bytes for each in taken)
         pending = self._pending
         if pending.count + len(taken) > PENDING_MAX or pending.bytes + size > self._bytes_max:

@@ -22,7 +22,13 @@ from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.errors import MessageTooLarge, RemoteProtocolError, RoQError
 from roq.model import Limits
-from roq.protocol.attributes import RESERVED, Attributes, packed_size
+from roq.protocol.attributes import (
+    PROPERTIES_MAX,
+    RESERVED,
+    RESERVED_MAX,
+    Attributes,
+    packed_size,
+)
 from roq.protocol.public_answers import QueueDescription
 from roq.read.message import Message
 
@@ -96,8 +102,12 @@ class DeadLetters:
             key, tags, properties = message.key, message.tags, dict(message.properties)
             priority = message.priority
         except RemoteProtocolError as error:  # nobody can read them: the payload is kept
-            return Attributes(None, (), origin | {f"{DEAD}unreadable": str(error)[:REASON_MAX]})
-        return Attributes(key, tags, properties | origin, priority)
+            why = str(error)[:REASON_MAX]
+        else:
+            if len(properties | origin) < PROPERTIES_MAX + RESERVED_MAX:
+                return Attributes(key, tags, properties | origin, priority)
+            why = f"it has {len(properties)} properties"  # nobody could read those of the letters
+        return Attributes(None, (), origin | {f"{DEAD}unreadable": why})
 
 
 def _publish(publisher: Publisher, payload: bytes, origin: Attributes, topic: str) -> None:

@@ -56,6 +56,7 @@ from roq.protocol.delayed import (
     encode_delayed,
 )
 from roq.protocol.entry import read_entry
+from roq.protocol.transaction import OPEN_US, Half, encode_half
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 START_US = 1_700_000_000_000_000
@@ -237,6 +238,29 @@ def test_ten_thousand_years_are_refused_in_a_sentence() -> None:
     assert not made.send(message(1, 10_000 * 365 * 86_400.0))
     assert "3660 days at most" in refusal(made).text
     assert made.there.core.delayed.refused == 1
+
+
+@pytest.mark.parametrize(("properties", "taken"), [(140, True), (141, False), (144, False)])
+@pytest.mark.parametrize("half", [False, True])
+def test_what_leaves_no_room_for_where_it_comes_from_is_refused_and_others_can_be_read(
+    properties: int, taken: bool, half: bool
+) -> None:
+    made = clock()
+    given = Attributes(properties={f"p{each}": "" for each in range(properties)})
+    if half:
+        packed = encode_half(Half("g", [(b"t", b"x")], pack_attributes({0: given}), 60, 1, 60))
+        sent = made.send(Delayed(OPEN_US, b"", packed, name(1)))
+    else:
+        sent = made.send(message(1, 1.0), attributes={0: given})
+    assert sent is taken
+    if not taken:
+        refused = refusal(made)
+        assert refused.code == "invalid_request"
+        assert "140 properties at most" in refused.text
+        assert made.there.core.delayed.refused == 1
+    assert made.send(message(2, 1.0), attributes={0: Attributes("k")})
+    made.wait(1.0)
+    assert "k" in [attributes.key for _, _, attributes in made.published()]
 
 
 def test_what_waits_is_bounded_in_bytes_and_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from roq.errors import MessageTooLarge, Unavailable
 from roq.model import Limits, LogId, PublisherId
 from roq.protocol.attributes import (
     PROPERTIES_MAX,
+    RESERVED_MAX,
     Attributes,
     BatchAttributes,
     attributes_of,
@@ -145,6 +146,16 @@ def test_a_letter_of_a_message_with_all_properties_that_may_be_can_be_read() -> 
     queue.letters.bury(whole(holding(b"m", packed=pack_attributes({0: given}))), "r")
     read = BatchAttributes(pack_attributes({0: letters_of(queue.publisher)[0]}), 0, 1).of(0)
     assert len(read.properties) == PROPERTIES_MAX + 6
+
+
+def test_a_message_with_more_properties_than_may_be_makes_no_other_letter_unreadable() -> None:
+    given = Attributes("k", properties={f"p{n}": "" for n in range(PROPERTIES_MAX + RESERVED_MAX)})
+    queue = Queue()
+    queue.letters.bury(whole(holding(b"m", b"n", packed=pack_attributes({0: given}))), "r")
+    letters = dict(enumerate(letters_of(queue.publisher)))
+    read = BatchAttributes(pack_attributes(letters), 0, 2)
+    assert read.of(0).properties["roq.dead.unreadable"] == "it has 144 properties"
+    assert read.of(1).properties["roq.dead.reason"] == "r"
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(1_000, 1_000), (500, 300), (200, 60)])
