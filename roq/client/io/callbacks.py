@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -34,16 +35,24 @@ class Callbacks:
     They may come from a signal handler in the middle of themselves as well: what they use is made
     for that.
 
+    Args:
+        locked: whether this thread holds a lock of the client.
+
     Attributes:
         failed: calls that have raised.
         dropped: calls that were left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, locked: Callable[[], bool] = lambda: False) -> None:
         self.failed = 0
         self.dropped = 0
         self._calls: SimpleQueue[tuple[Call, Call] | None] = SimpleQueue()
         """Each with what is called if it is left out; None: no more of them come."""
+        self._locked = locked
+        self._left: deque[Call] = deque()
+        """What is left out by who holds a lock."""
+        self._leaving = False
+        """Whether a thread is at that."""
         self._starting = threading.RLock()
         self._begun = False
         self._thread: threading.Thread | None = None
@@ -57,11 +66,11 @@ class Callbacks:
 
         Args:
             call: is called once, or `left_out` is.
-            left_out: called by whoever posts or closes, which may hold locks: it does not wait for
-                anybody.
+            left_out: called by whoever posts or closes, or in a thread of its own if that one holds
+                a lock of the client: what it calls may be the user's.
         """
         if self._closed:
-            self._make(left_out)
+            self._leave_out(left_out)
             return
         self._calls.put((call, left_out))
         if self._calls.qsize() > NOTICES_MAX:
@@ -70,7 +79,7 @@ class Callbacks:
                 oldest = self._calls.get_nowait()
             if oldest is not None:
                 self.dropped += 1
-                self._make(oldest[1])
+                self._leave_out(oldest[1])
                 self._limited.warning(
                     "slow",
                     monotonic(),
@@ -134,7 +143,32 @@ class Callbacks:
             while True:
                 entry = self._calls.get_nowait()
                 if entry is not None:
-                    self._make(entry[1])
+                    self._leave_out(entry[1])
+
+    def _leave_out(self, left_out: Call) -> None:
+        if left_out is _nothing:
+            return
+        if not self._locked() or len(self._left) >= NOTICES_MAX:
+            self._make(left_out)
+            return
+        self._left.append(left_out)
+        if not self._leaving:
+            self._leaving = True
+            try:
+                threading.Thread(target=self._run_left, name="roq-left-out", daemon=True).start()
+            except RuntimeError:  # none can begin
+                self._run_left()
+
+    def _run_left(self) -> None:
+        while True:
+            try:
+                self._make(self._left.popleft())
+            except IndexError:
+                self._leaving = False
+                if not self._left:  # else something came since the look
+                    return
+            except BaseException as error:  # noqa: BLE001 - as in `_run`
+                self._has_raised(error)
 
 
 class UserFuture(Future[T]):

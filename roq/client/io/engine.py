@@ -79,7 +79,7 @@ class Engine:
         self.managers = RpcConnections(self.reactor, self.context)
         self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
-        self.callbacks = Callbacks()
+        self.callbacks = Callbacks(self._locked)
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -142,6 +142,11 @@ class Engine:
         key, guards = id(guard), self._guards
         guards[key] = weakref.ref(guard, lambda _: guards.pop(key, None))
         return guard
+
+    def _locked(self) -> bool:
+        """Whether this thread holds a lock of this client."""
+        guards = [reference() for reference in list(self._guards.values())]
+        return any(guard is not None and guard.held() for guard in guards)
 
     def check_outside(self) -> None:
         """Make sure that this thread holds no lock that the I/O thread may be waiting for, and does
@@ -223,7 +228,12 @@ class Engine:
                 self._calls.discard(future)
 
     def at_end(self, function: Callable[[], None]) -> None:
-        """Call `function` once when the thread ends, from that thread; it must not block."""
+        """Call `function` once when the thread ends, from that thread; it must not block.
+
+        Raises:
+            Closed: this is a forked child, in which there is no thread.
+        """
+        self.check_process()
         with self._lock:
             if not self._ended:
                 self._at_end[function] = None

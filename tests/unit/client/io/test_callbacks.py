@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future
 
 import pytest
 
 from roq.client.io.callbacks import NOTICES_MAX, Callbacks, UserFuture
+from roq.client.io.lock import ClientLock
 
 ERRORS = [ZeroDivisionError, SystemExit, KeyboardInterrupt]
 
@@ -59,6 +61,36 @@ def test_a_call_that_does_not_come_back_holds_up_nobody_and_nothing_piles_up(
     released.set()
     callbacks.close()
     assert made == list(range(5, NOTICES_MAX + 5))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_is_left_out_is_not_called_with_a_lock_of_the_client_held(
+    monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    guard, got = ClientLock("the publisher of orders"), Future[bool]()
+    callbacks, begun, released = (
+        Callbacks(guard.held),
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def left_out() -> None:  # a program has another thread publish, and waits for that
+        other = threading.Thread(target=lambda: got.set_result(guard.lock.acquire(timeout=1)))
+        other.start()
+        other.join()
+
+    if closed:
+        callbacks.close()
+    else:
+        monkeypatch.setattr("roq.client.io.callbacks.NOTICES_MAX", 1)
+        callbacks.post(lambda: (begun.set(), released.wait(30)))
+        assert begun.wait(10)
+    with guard.lock:
+        callbacks.post(lambda: None, left_out)
+        callbacks.post(lambda: None)
+    assert got.result(10)
+    released.set()
+    callbacks.close()
 
 
 def test_without_a_call_there_is_no_thread() -> None:
