@@ -5,14 +5,16 @@ Plain data without behaviour beyond its own validity; every layer may import it.
 
 from __future__ import annotations
 
+import operator
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple, NewType
+from math import inf, nan
+from typing import Final, NamedTuple, NewType, SupportsFloat, SupportsIndex
 
 import msgspec
 
-from roq.errors import InvalidName, LocalProtocolError
-from roq.number_ranges import ChildEpoch, ExchangeNumber, Size
+from roq.errors import InvalidName, InvalidRequest, LocalProtocolError
+from roq.number_ranges import NUMBER_MAX, ChildEpoch, ExchangeNumber, Size
 
 PublisherId = NewType("PublisherId", bytes)
 """128 random bits that name one publisher for its whole life."""
@@ -80,6 +82,82 @@ def encode_topic(topic: str) -> bytes:
     if len(data) > TOPIC_BYTES_MAX:
         raise InvalidName(f"a topic has at most {TOPIC_BYTES_MAX} bytes, this one {len(data)}")
     return data
+
+
+NO_END_SECONDS: Final = 10 * 366 * 86_400.0
+"""Whoever waits for longer waits without an end: Python's locks and timers do not take any number
+of seconds."""
+
+
+def as_number(value: object) -> float:
+    """A number as times are counted; nan: it is none, and neither is a bool or a text."""
+    if type(value) is float:
+        return value
+    if type(value) is not int and (
+        isinstance(value, bool) or not isinstance(value, SupportsFloat | SupportsIndex)
+    ):
+        return nan
+    try:
+        return float(value)
+    except OverflowError:  # an int of hundreds of digits
+        return inf if value > 0 else -inf  # type: ignore[operator]
+    except (TypeError, ValueError):
+        return nan
+
+
+def check_seconds(
+    what: str, value: object, least: float = 0.0, most: float = inf, *, above: bool = False
+) -> float:
+    """Seconds that somebody gives as the argument `what`.
+
+    Args:
+        least, most: what is allowed.
+        above: `least` is not.
+
+    Raises:
+        InvalidRequest: that is no number, or none that is allowed.
+    """
+    seconds = as_number(value)
+    if least <= seconds <= most and not (above and seconds == least):  # false of nan
+        return seconds
+    allowed = "" if least == -inf else f" above {least:g}" if above else f" from {least:g} on"
+    allowed += "" if most == inf else f", at most {most:g}"
+    raise InvalidRequest(f"{what} is a number of seconds{allowed}, not {shown(value)}")
+
+
+def wait_seconds(timeout: object, default: float = NO_END_SECONDS, what: str = "timeout") -> float:
+    """For how long somebody waits: not at all if the time is over, and infinity is without an end.
+
+    Args:
+        timeout: None: as long as `default`.
+
+    Raises:
+        InvalidRequest: that is no number.
+    """
+    seconds = default if timeout is None else check_seconds(what, timeout, -inf)
+    return min(max(0.0, seconds), NO_END_SECONDS)
+
+
+def check_count(what: str, value: object, least: int, most: int = NUMBER_MAX) -> int:
+    """A whole number that somebody gives as the argument `what`.
+
+    Raises:
+        InvalidRequest: it is none, or none that is allowed.
+    """
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        number = operator.index(value)
+        if least <= number <= most:
+            return number
+    allowed = f"from {least:,} on" if most == NUMBER_MAX else f"from {least:,} to {most:,}"
+    raise InvalidRequest(f"{what} is a whole number {allowed}, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """What somebody has given, in an error: however long it is, and whatever it does."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001 - ints of thousands of digits, too
+        return f"what cannot be shown, of type {type(value).__name__}"
 
 
 class QueueState(StrEnum):

@@ -16,7 +16,8 @@ from roq.client.consume.consumer import CLOSE_SECONDS
 from roq.client.consume.holding import Holding
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, message_at
 from roq.client.io.bell import Bell, deadline_in
-from roq.errors import Closed, InvalidRequest, LeaseLost, RoQError
+from roq.errors import Closed, LeaseLost, RoQError
+from roq.model import check_count, wait_seconds
 
 TAKE_HOLDINGS: Final = 64
 """So many are taken before others have their turn in the event loop."""
@@ -93,8 +94,9 @@ class Consumer(Leaving[sync_consumer.Consumer]):
             wait: seconds without a message after which the iteration ends; None: it goes on until
                 the consumer is closed.
         """
-        if most < 1:
-            raise InvalidRequest(f"a batch has at least one message, not {most}")
+        most = check_count("most", most, 1)
+        if wait is not None:
+            wait = wait_seconds(wait, what="wait")
         while True:
             try:
                 reading = await self._fill(deadline_in(wait))
@@ -121,7 +123,7 @@ class Consumer(Leaving[sync_consumer.Consumer]):
         Raises:
             InvalidRequest, LeaseLost, Unavailable, Closed: as `roq.Consumer.extend`.
         """
-        sync = self._sync
+        sync, timeout = self._sync, wait_seconds(timeout)
         future = sync._extend(message, seconds)  # noqa: SLF001 - made for this
         try:
             until = await asyncio.wait_for(asyncio.wrap_future(future), timeout)
@@ -137,6 +139,7 @@ class Consumer(Leaving[sync_consumer.Consumer]):
             Unavailable: not in time.
             Closed: this consumer is closed.
         """
+        timeout = wait_seconds(timeout)
         deadline = deadline_in(timeout)
         await self._buried(timeout)
         await asyncio.to_thread(self._sync.flush, max(0.0, deadline - monotonic()))
@@ -149,6 +152,7 @@ class Consumer(Leaving[sync_consumer.Consumer]):
         Args:
             timeout: seconds for acknowledgements to be confirmed.
         """
+        timeout = wait_seconds(timeout)
         self._give_back()
         await self._buried(timeout)
         await asyncio.to_thread(self._sync.close, timeout)

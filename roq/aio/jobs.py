@@ -27,6 +27,7 @@ from roq.jobs.states import DEFAULT, ENDED, RETRIES, TIME_LIMIT_SECONDS, JobStat
 from roq.jobs.timetable import CatchUp, Overlap
 from roq.jobs.types import JobKind, Upgrade
 from roq.jobs.worker import JobWorker
+from roq.model import wait_seconds
 
 R = TypeVar("R")
 
@@ -112,7 +113,8 @@ class JobHandle(Twin[sync_handle.JobHandle[R]], Generic[R]):
 
         However many are waited for, one thread looks for all of them.
         """
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        now = asyncio.get_running_loop().time()
+        deadline = None if timeout is None else now + wait_seconds(timeout)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):

@@ -15,6 +15,7 @@ from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, with_att
 from roq.client.publish.delayed import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
 from roq.client.session.events import ClientState
+from roq.model import wait_seconds
 from roq.protocol.attributes import attributes_of
 
 
@@ -138,7 +139,7 @@ class Publisher(Leaving[sync_publisher.Publisher]):
             Unavailable: there was no room for the publisher's `timeout`.
         """
         sync = self._sync
-        deadline = monotonic() + (sync.delivery_timeout if timeout is None else timeout)
+        deadline = monotonic() + wait_seconds(timeout, sync.delivery_timeout)
         tries = sync.retry_times
         while True:
             await self.drain()
@@ -194,7 +195,7 @@ class Publisher(Leaving[sync_publisher.Publisher]):
         Raises:
             Unavailable: there was none in time; the text says why.
         """
-        seconds = self.timeout if timeout is None else timeout
+        seconds = wait_seconds(timeout, self.timeout)
         if not await self._until(self._sync.has_room, seconds):
             self._sync.raise_no_room(seconds)
 
@@ -205,7 +206,7 @@ class Publisher(Leaving[sync_publisher.Publisher]):
             DeliveryError: messages were given up since the last flush.
             Unavailable: `timeout` passed; what is open stays open.
         """
-        seconds = self.timeout if timeout is None else timeout
+        seconds = wait_seconds(timeout, self.timeout)
         self._sync.flushed(seconds, done=await self._until(self._sync.is_flushed, seconds))
 
     close = awaited(sync_publisher.Publisher.close)

@@ -25,6 +25,7 @@ from roq.client.request.handling import ServiceStats
 from roq.client.request.requester import RequesterStats
 from roq.client.request.service import BatchHandler, Handler, InstanceState
 from roq.errors import RoQError, Unavailable, WouldBlock
+from roq.model import wait_seconds
 from roq.protocol.attributes import attributes_of
 
 Q = TypeVar("Q")
@@ -60,7 +61,7 @@ class Pending(Twin[sync_pending.Pending[R]], Generic[R]):
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the response, and give it; raises as `roq.Pending.result`."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if timeout is None else wait_seconds(timeout)):
                 return await asyncio.shield(self.future())
         except TimeoutError:
             raise Unavailable(f"no response of {self.endpoint.name} within {timeout} s") from None
@@ -102,7 +103,7 @@ class PendingMany(Twin[sync_many.PendingMany[R]], Sequence[Pending[R]], Generic[
             Unavailable: not in time.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if timeout is None else wait_seconds(timeout)):
                 return await asyncio.shield(self.future())
         except TimeoutError:
             return self._sync._results(timeout)  # noqa: SLF001 - of its twin

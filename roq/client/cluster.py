@@ -40,7 +40,7 @@ from roq.errors import (
     RequestError,
     Unavailable,
 )
-from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name
+from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name, wait_seconds
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import (
     NO,
@@ -109,10 +109,10 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         translate: Translate | None = None,
     ) -> None:
         self._closed = True  # until it is open
+        self._timeout = timeout = wait_seconds(timeout)
         endpoints = parse_addresses(addresses)
         self._parted = False
         descriptors.raise_limit(DESCRIPTORS_MOST)
-        self._timeout = timeout
         self._engine = Engine(translate=translate)
         self._management = Management(self._engine, endpoints)
         self._children: set[Closable] = set()
@@ -272,7 +272,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             RequestError: it is the last one.
         """
         document = request(2100, QName=check_name(queue), Exchange=str(exchange))
-        deadline = self._now() + timeout
+        deadline = self._now() + wait_seconds(timeout)
         waits: NotEmpty | None = None
         while True:
             remaining = max(AGAIN_SECONDS, deadline - self._now())
@@ -363,7 +363,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
         """
-        seconds = self._timeout if connect_timeout is None else connect_timeout
+        seconds = wait_seconds(connect_timeout, self._timeout, "connect_timeout")
         resumed = self._resume(queue, name, seconds) if name and not publisher_id else None
         publisher = Publisher(
             self._engine,
@@ -429,7 +429,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             topic,
             start=start,
             below_floor=below_floor,
-            timeout=self._timeout if timeout is None else timeout,
+            timeout=self._seconds(timeout),
             on_gap=on_gap,
             on_state=on_state,
             away_seconds=away_seconds,
@@ -500,7 +500,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             bury=burials.bury,
             on_closed=burials.close,
             name=name,
-            timeout=self._timeout if timeout is None else timeout,
+            timeout=self._seconds(timeout),
         )
         return self._adopt(consumer)
 
@@ -526,6 +526,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         if self._closed:
             return
         self._engine.check_outside()
+        wait_seconds(timeout)  # refused before anything is closed
         self._closed = True
         farewell.closed(self)
         if self._engine.forked:
@@ -536,7 +537,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         for child in children:
             try:
                 if isinstance(child, Publisher):
-                    seconds = child.timeout if timeout is None else timeout
+                    seconds = wait_seconds(timeout, child.timeout)
                     child.close(max(0.0, seconds - (monotonic() - began)))
                 else:
                     child.close()
@@ -578,15 +579,14 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
                 raise
 
     def _adopt(self, child: T) -> T:
+        self._engine.check_process()
         with self._lock:
-            # Those that were closed by their owner need no second look.
-            gone = {c for c in self._children if getattr(c, "_closed", False)}
-            self._children -= gone
+            self._children -= {c for c in self._children if getattr(c, "_closed", False)}
             self._children.add(child)  # type: ignore[arg-type]
         return child
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return wait_seconds(timeout, self._timeout)
 
     def _now(self) -> float:
         return self._engine.reactor.now()
@@ -608,7 +608,8 @@ def connect(
 
     Args:
         addresses: client addresses of one or more configuration managers, `host:port`.
-        timeout: seconds for the cluster to answer, now and later.
+        timeout: seconds for the cluster to answer, now and later. As wherever somebody waits,
+            below 0 is not at all, and infinity without an end.
         translate: applied to each address before it is connected to (for relays and tunnels).
 
     Raises:

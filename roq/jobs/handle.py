@@ -9,6 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from roq.errors import JobFailed, JobNotFound, Unavailable
 from roq.jobs.rows import Body
 from roq.jobs.states import ENDED, JobStatus
+from roq.model import wait_seconds
 
 R = TypeVar("R")
 FIRST_LOOK_SECONDS: Final = 0.01
@@ -74,7 +75,7 @@ class JobHandle(Generic[R]):
             Unavailable: it has not ended in time.
             JobNotFound: it was deleted.
         """
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + wait_seconds(timeout)
         pause = FIRST_LOOK_SECONDS
         while True:
             status, _ = self._look()

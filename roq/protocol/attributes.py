@@ -13,7 +13,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from roq.errors import InvalidName, InvalidRequest, RemoteProtocolError
+from roq.errors import InvalidName, RemoteProtocolError
+from roq.model import check_count
 from roq.number_ranges import UNREADABLE
 from roq.protocol.columns import PRIORITY_MAX
 
@@ -77,9 +78,8 @@ def attributes_of(
         raise TypeError(f"tags are a list of texts: [{tags!r}], not {tags!r}")
     if properties is not None and not isinstance(properties, Mapping):
         raise TypeError("properties are a mapping of texts to texts")
-    if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
-        raise InvalidRequest(f"a priority is 0 to {PRIORITY_MAX}, higher ones first: {priority!r}")
-    made = Attributes(key, tuple(tags or ()), dict(properties or {}), int(priority))
+    priority = check_count("priority", priority, 0, PRIORITY_MAX)
+    made = Attributes(key, tuple(tags or ()), dict(properties or {}), priority)
     if made == NO_ATTRIBUTES:
         return None
     if made.key is not None:

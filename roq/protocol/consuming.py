@@ -90,6 +90,7 @@ REASON_MAX: Final = 200
 LEASE_SECONDS_MIN: Final = 2.0
 LEASE_SECONDS_MAX: Final = 86_400.0
 EXTEND_SECONDS_MAX: Final = 86_400.0
+ATTEMPTS_MAX: Final = 10_000
 MOVES_MAX: Final = 10_000
 """Logs in one order."""
 EXTENDED_MAX: Final = 1_000
@@ -99,7 +100,7 @@ DELAY_SECONDS_MAX: Final = 86_400.0
 
 _Seconds = Annotated[float, msgspec.Meta(ge=LEASE_SECONDS_MIN, le=LEASE_SECONDS_MAX)]
 _Delay = Annotated[float, msgspec.Meta(ge=0, le=DELAY_SECONDS_MAX)]
-_Attempts = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+_Attempts = Annotated[int, msgspec.Meta(ge=0, le=ATTEMPTS_MAX)]
 _Reason = Annotated[str, msgspec.Meta(max_length=REASON_MAX)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]

@@ -1,14 +1,22 @@
+from fractions import Fraction
+from math import inf, nan
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.errors import InvalidName, LocalProtocolError
+from roq.errors import InvalidName, InvalidRequest, LocalProtocolError
 from roq.model import (
+    NO_END_SECONDS,
+    check_count,
     check_name,
+    check_seconds,
     child_epoch,
     encode_topic,
     endpoint_of,
     publisher_epoch,
+    wait_seconds,
 )
 
 
@@ -64,3 +72,50 @@ def test_an_epoch_out_of_range_is_our_own_bug() -> None:
     for pair in ((0, 0), (1 << 20, 0), (1, 1 << 16)):
         with pytest.raises(LocalProtocolError):
             child_epoch(*pair)
+
+
+class Odd:
+    """Neither a number nor to be shown."""
+
+    def __float__(self) -> float:
+        raise ValueError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("value", [nan, True, "5", b"5", 1j, [1.0], None, Odd(), -(10**5_000)])
+def test_what_is_no_number_is_refused_by_its_name(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match="lease is a number of seconds from 2 on, at most 9"):
+        check_seconds("lease", value, 2, 9)
+    with pytest.raises(InvalidRequest, match="most is a whole number from 1 to 1,000, not "):
+        check_count("most", value, 1, 1_000)
+
+
+def test_a_number_of_seconds_is_within_its_bounds() -> None:
+    assert [check_seconds("s", each, 2, 9) for each in (2, 9.0, Fraction(5, 2))] == [2.0, 9.0, 2.5]
+    assert check_seconds("s", 10**400) == inf
+    for value in (1.9, 9.1, inf):
+        with pytest.raises(InvalidRequest):
+            check_seconds("s", value, 2, 9)
+    with pytest.raises(InvalidRequest, match="s is a number of seconds above 0, not 0"):
+        check_seconds("s", 0, above=True)
+    with pytest.raises(InvalidRequest, match="n is a whole number from 1 on, not 1.5"):
+        check_count("n", 1.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [
+        (None, 3.0),
+        (2, 2.0),
+        (-1, 0.0),
+        (-inf, 0.0),
+        (inf, NO_END_SECONDS),
+        (10**400, NO_END_SECONDS),
+    ],
+)
+def test_whoever_waits_does_so_for_a_time_that_locks_and_timers_take(
+    timeout: float | None, seconds: float
+) -> None:
+    assert wait_seconds(timeout, 3.0) == seconds

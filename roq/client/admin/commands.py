@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import Interrupted, InvalidRequest, RegistryAway, Unavailable
-from roq.model import Limits, check_name
+from roq.model import Limits, check_name, wait_seconds
 from roq.protocol.defined_services import checked_services
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import check_host
@@ -62,7 +62,7 @@ class HostCommands(ABC):
         if not isinstance(host, str):
             raise InvalidRequest(f"a host is named by its address, not by {host!r:.40}")
         document: RawDocument = {"CMD": number, "Host": check_host(host), **fields}
-        deadline = self._now() + timeout
+        deadline = self._now() + wait_seconds(timeout)
         while True:
             try:
                 self._ask(document, max(AGAIN_SECONDS, deadline - self._now()))

@@ -12,6 +12,7 @@ import zmq
 from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
 from roq.errors import Closed
+from roq.model import wait_seconds
 from roq.runtime import sockets
 from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import drain
@@ -65,7 +66,7 @@ class Listener(Generic[T]):
         """
         self._engine.check_process()
         try:
-            item = self._items.get(timeout=None if timeout is None else max(0.0, timeout))
+            item = self._items.get(timeout=None if timeout is None else wait_seconds(timeout))
         except Empty:
             return None
         if item is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
@@ -39,9 +40,17 @@ from roq.errors import (
     RoQError,
     Unavailable,
 )
-from roq.model import encode_topic
+from roq.model import check_count, check_seconds, encode_topic, wait_seconds
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
-from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
+from roq.protocol.consuming import (
+    ATTEMPTS_MAX,
+    DELAY_SECONDS_MAX,
+    EXTEND_SECONDS_MAX,
+    LEASE_SECONDS_MAX,
+    LEASE_SECONDS_MIN,
+    MODES,
+    GroupSettings,
+)
 from roq.read.message import MICROSECONDS
 
 PREFETCH: Final = 4_096
@@ -152,9 +161,9 @@ class Consumer:
         member = Membership(
             id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
             start_us=start_us,
-            prefetch=_at_least_one("prefetch", PREFETCH if prefetch is None else prefetch),
+            prefetch=check_count("prefetch", PREFETCH if prefetch is None else prefetch, 1),
             prefetch_quick=PREFETCH_QUICK if prefetch is None else 0,
-            prefetch_bytes=_at_least_one("prefetch_bytes", prefetch_bytes),
+            prefetch_bytes=check_count("prefetch_bytes", prefetch_bytes, 1),
         )  # fmt: skip
         self._shell = ConsumerShell(
             engine, member, on_joined=self._ready.set, on_refused=self._fail
@@ -169,6 +178,7 @@ class Consumer:
             on_state=self._state,
         )
         engine.at_end(self._engine_ended)
+        _opened.add(self)
         farewell.opened(self)
         try:
             self._session.start()
@@ -242,8 +252,9 @@ class Consumer:
         Raises:
             InvalidRequest: no batch can be that small.
         """
-        if most < 1:
-            raise InvalidRequest(f"a batch has at least one message, not {most}")
+        most = check_count("most", most, 1)
+        if wait is not None:
+            wait = wait_seconds(wait, what="wait")
         while True:
             try:
                 current = self._fill(wait)
@@ -279,6 +290,7 @@ class Consumer:
                 runs, so the message may be held all the same.
             Closed: this consumer is closed.
         """
+        timeout = wait_seconds(timeout)
         self._engine.check_outside()
         future = self._extend(message, seconds)
         try:
@@ -295,7 +307,8 @@ class Consumer:
             Unavailable: not in time.
             Closed: this consumer is closed.
         """
-        shell = self._shell
+        shell, timeout = self._shell, wait_seconds(timeout)
+        self._engine.check_process()
         if not self._wait_for(lambda: not shell.unsettled, timeout):
             raise Unavailable(
                 f"acknowledgements of {shell.unsettled} messages are not confirmed after "
@@ -334,6 +347,7 @@ class Consumer:
         """
         if self._closed:
             return
+        timeout = wait_seconds(timeout)
         self._engine.check_outside()
         self._closed = True
         farewell.closed(self)
@@ -385,6 +399,7 @@ class Consumer:
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages."""
         if verdict.dead and not holding.is_lost(index, count) and self._shell.error is None:
+            self._engine.check_process()
             self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)
             verdict = DONE
         self._shell.settle(holding, index, count, verdict)
@@ -426,10 +441,7 @@ class Consumer:
 
     def _extend(self, message: ConsumedMessage | ConsumedBatch, seconds: float) -> Future[float]:
         """As `extend`; never waits."""
-        if not 0 < seconds <= EXTEND_SECONDS_MAX:
-            raise InvalidRequest(
-                f"a message is held for up to {EXTEND_SECONDS_MAX:g} s at a time, not {seconds!r}"
-            )
+        seconds = check_seconds("seconds", seconds, 0, EXTEND_SECONDS_MAX, above=True)
         return self._shell.extend(*message._place(), seconds)  # noqa: SLF001 - made for this
 
     def _until(self, until: float) -> datetime:
@@ -531,9 +543,30 @@ class Consumer:
         self._fail(self._engine.end)
 
 
+_opened: weakref.WeakSet[Consumer] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: what was held is its parent's, and the next call is refused."""
+    for consumer in _opened:
+        consumer._current = None  # noqa: SLF001 - of this module
+        consumer._shell.arrived.clear()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _checked(settings: GroupSettings) -> GroupSettings:
     if settings.mode not in MODES:
         raise InvalidRequest(f"mode {settings.mode!r}: use one of {', '.join(MODES)}")
+    lease, delays = settings.lease_seconds, (0.0, DELAY_SECONDS_MAX)
+    settings = msgspec.structs.replace(
+        settings,
+        lease_seconds=check_seconds("lease", lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX),
+        retry_seconds=check_seconds("retry", settings.retry_seconds, *delays),
+        retry_seconds_max=check_seconds("retry_max", settings.retry_seconds_max, *delays),
+        attempts=check_count("attempts", settings.attempts, 0, ATTEMPTS_MAX),
+    )
     try:
         return msgspec.convert(msgspec.to_builtins(settings), GroupSettings)
     except msgspec.ValidationError as error:
@@ -558,9 +591,3 @@ def start_of(option: str | datetime) -> tuple[int, bool]:
                 f"{option!r} is no place to begin: use 'earliest', 'latest' or a datetime with a "
                 "time zone"
             )
-
-
-def _at_least_one(what: str, value: int) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise InvalidRequest(f"{what} is a number from 1 on, not {value!r}")
-    return value

@@ -12,6 +12,7 @@ import msgspec
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_questions import ask_all, told
 from roq.errors import InvalidName, RemoteProtocolError, Unavailable
+from roq.model import check_count
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.delayed import (
@@ -81,7 +82,7 @@ class DelayedCommands(ABC):
             Unavailable: nobody has answered.
             QueueStopped: the queue does not run.
         """
-        most = max(0, min(most, ROWS_MAX))
+        most = min(check_count("most", most, 0), ROWS_MAX)
         described = self.describe(queue)
         request = DelayedRequest(id=_REQUEST, queue=bytes.fromhex(described.queue_id), most=most)
         answers = ask_all(self._engine, described, DELAYED, request, self._seconds(timeout))

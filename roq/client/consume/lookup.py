@@ -17,7 +17,6 @@ import msgspec
 from roq.client.consume.delayed import DelayedCommands
 from roq.errors import (
     InvalidName,
-    InvalidRequest,
     QueueStopped,
     RemoteProtocolError,
     RoQError,
@@ -25,6 +24,7 @@ from roq.errors import (
     Unavailable,
 )
 from roq.log.key_index import keys_in
+from roq.model import check_count
 from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.channel import KeyPlaces
@@ -127,8 +127,7 @@ class MessageCommands(DelayedCommands):
         if not isinstance(key, str):
             raise InvalidName(f"a key is text, not {type(key).__name__}")
         attributes_of(key, None, None)  # as a publisher has it checked
-        if not 1 <= most <= MOST_MAX:
-            raise InvalidRequest(f"1 to {MOST_MAX} messages are looked up at once, not {most!r}")
+        most = check_count("most", most, 1, MOST_MAX)
         deadline = time.monotonic() + self._seconds(timeout)
         described = _running(self.describe(queue))
         found: list[FoundMessage] = []

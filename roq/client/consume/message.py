@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from roq.client.consume.holding import Holding
-from roq.errors import InvalidRequest
+from roq.model import check_seconds
 from roq.protocol.consuming import DELAY_SECONDS_MAX, REASON_MAX, clean
 from roq.read.message import Batch, Message
 
@@ -32,14 +32,10 @@ class Settlement:
         delay: float = 0.0,
         reason: str = "",
     ) -> None:
-        if not 0 <= delay <= DELAY_SECONDS_MAX:
-            raise InvalidRequest(
-                f"a message comes again within {DELAY_SECONDS_MAX:g} s, not in {delay!r} s"
-            )
         self.acked = acked
         self.dead = dead
         self.counted = counted
-        self.delay = delay
+        self.delay = check_seconds("delay", delay, 0, DELAY_SECONDS_MAX)
         self.reason = clean(str(reason), REASON_MAX)
 
 

@@ -7,6 +7,8 @@ import math
 from contextlib import suppress
 from time import monotonic
 
+from roq.model import wait_seconds
+
 
 class Bell:
     """One coroutine waits, any thread rings; made in the event loop's own thread.
@@ -55,5 +57,9 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def deadline_in(timeout: float | None) -> float:
-    """The time on the monotonic clock in so many seconds; None: never."""
-    return math.inf if timeout is None else monotonic() + timeout
+    """The time on the monotonic clock in so many seconds; None: never.
+
+    Raises:
+        InvalidRequest: that is no number.
+    """
+    return math.inf if timeout is None else monotonic() + wait_seconds(timeout)

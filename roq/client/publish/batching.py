@@ -18,7 +18,7 @@ import msgspec
 
 from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidRequest
-from roq.model import Limits
+from roq.model import Limits, as_number, shown
 from roq.protocol.attributes import (
     NO_ATTRIBUTES,
     Attributes,
@@ -130,9 +130,11 @@ def lifetime_ms(ttl: Lifetime | None, *, delayed: bool = False) -> int:
         return 0
     if delayed:
         raise InvalidRequest("a message is delayed, or has a time to live: say one of them")
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else as_number(ttl)
     if not 0.001 <= seconds <= LIFETIME_MS_MAX / 1_000:
-        raise InvalidRequest(f"a message lives for a millisecond to ten years, not {ttl!r:.80} s")
+        raise InvalidRequest(
+            f"ttl is seconds or a timedelta, of a millisecond to ten years, not {shown(ttl)}"
+        )
     return round(seconds * 1_000)
 
 

@@ -6,14 +6,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import inf
+from math import isnan
 from time import time
-from typing import Final, NamedTuple, SupportsFloat, SupportsIndex
+from typing import Final, NamedTuple
 
 from roq.client.publish.batching import Attributed, Payload, as_bytes
 from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidRequest
-from roq.model import encode_topic
+from roq.model import as_number, encode_topic, shown
 from roq.protocol.attributes import attributes_of
 from roq.protocol.delayed import (
     DELAY_SECONDS_MAX,
@@ -107,16 +107,11 @@ def due_of(delay: When, now: float) -> int:
         seconds = (delay - _EPOCH).total_seconds() - now
     elif isinstance(delay, timedelta):
         seconds = delay.total_seconds()
-    elif isinstance(delay, SupportsFloat | SupportsIndex):
-        try:
-            seconds = float(delay)
-        except OverflowError:  # an int of hundreds of digits
-            seconds = inf if delay > 0 else -inf
-    else:
+    elif isnan(seconds := as_number(delay)):
         raise InvalidRequest(
-            f"a delay is seconds, a timedelta, or an aware datetime, not {delay!r:.80}"
+            f"a delay is seconds, a timedelta, or an aware datetime, not {shown(delay)}"
         )
-    if not seconds <= DELAY_SECONDS_MAX:  # also what is no number
+    if seconds > DELAY_SECONDS_MAX:
         raise InvalidRequest(
             f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most, not by "
             f"{seconds / 86_400:,.6g}: publish it nearer to its time"

@@ -29,14 +29,19 @@ from roq.client.session.status import Status, publisher_status
 from roq.client.session.status_reporter import Losses, OnState, StatusReporter
 from roq.errors import (
     DeliveryError,
-    InvalidRequest,
     QueueNotFound,
     QueueStopped,
     RoQError,
     Unavailable,
     WouldBlock,
 )
-from roq.model import PublisherId, check_client_name, check_name
+from roq.model import (
+    PublisherId,
+    check_client_name,
+    check_name,
+    check_seconds,
+    wait_seconds,
+)
 from roq.protocol.attributes import attributes_of
 
 DELIVERY_SECONDS_MAX: Final = 600.0
@@ -105,16 +110,12 @@ class Publisher(LaterPublishing):
         avoid_slower_than: float | None = None,
         on_state: OnState | None = None,
     ) -> None:
-        if (
-            not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX
-            or not timeout >= 0
-            or not linger >= 0
-            or not connect_timeout > 0
-        ):
-            raise InvalidRequest(
-                f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
-                "timeout and linger are not negative, connect_timeout is above 0"
-            )
+        timeout = check_seconds("timeout", timeout)
+        connect_timeout = check_seconds("connect_timeout", connect_timeout, above=True)
+        linger = check_seconds("linger", linger)
+        delivery_timeout = check_seconds(
+            "delivery_timeout", delivery_timeout, 0, DELIVERY_SECONDS_MAX, above=True
+        )
         check_tries(retry_times, retry_times_async, avoid_slower_than)
         self.queue = check_name(queue)
         self.name = client_name(name)
@@ -277,7 +278,7 @@ class Publisher(LaterPublishing):
             DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
             RoQError: as `publish`.
         """
-        seconds = self.delivery_timeout if timeout is None else timeout
+        seconds = wait_seconds(timeout, self.delivery_timeout)
         once = partial(
             self.publish, payload, topic, key, tags, properties, priority=priority, ttl=ttl
         )
@@ -315,7 +316,7 @@ class Publisher(LaterPublishing):
 
     def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
         """Have what is not acknowledged tried at other exchanges, so often within this time."""
-        self._shell.watch(receipt, seconds, tries)
+        self._shell.watch(receipt, wait_seconds(seconds, what="seconds"), tries)
 
     def tries_again(self, status: SendStatus, tries: int) -> bool:
         """Whether a message of this fate is published once more; its exchange is left then.
@@ -439,6 +440,7 @@ class Publisher(LaterPublishing):
 
         Of a named publisher those of earlier ones count, as far as an exchange has them.
         """
+        self._engine.check_process()
         with self._shell.lock:
             return self._shell.machine.next_sequence(topic)
 
@@ -467,7 +469,7 @@ class Publisher(LaterPublishing):
             DeliveryError: messages were given up since the last flush.
             Unavailable: `timeout` passed; what is open stays open.
         """
-        seconds = self.timeout if timeout is None else timeout
+        seconds = wait_seconds(timeout, self.timeout)
         self.flushed(seconds, done=self._shell.wait_for(self.is_flushed, seconds))
 
     def flushed(self, waited: float, *, done: bool) -> None:
@@ -504,9 +506,10 @@ class Publisher(LaterPublishing):
         if self._closed:
             return
         self._engine.check_outside()
+        seconds = wait_seconds(timeout, self.timeout)
         reason = f"the publisher of queue {self.queue} was closed"
         try:
-            self.flush(timeout)
+            self.flush(seconds)
         except QueueNotFound:
             self.abort(reason)  # the queue is gone and nothing was open
         except DeliveryError:

@@ -6,6 +6,7 @@ program waits: `wait` lets the publisher look after its own connection in the me
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from roq.errors import DeliveryError
-from roq.model import NO_LOG, LogId
+from roq.model import NO_LOG, LogId, wait_seconds
 
 
 class Outcome(StrEnum):
@@ -66,6 +67,8 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 _registering = threading.RLock()
 """For all receipts: it is held for two statements, and only where a callback is wanted."""
+# A forked child may do without the thread that has it.
+os.register_at_fork(after_in_child=_registering._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
 
 
 class Waiter(Protocol):
@@ -80,7 +83,7 @@ class Waiter(Protocol):
         ...
 
     def attend(self) -> None:
-        """Have what arrives be read at once."""
+        """Have what arrives be read at once; raises `Closed` in a forked child."""
         ...
 
 
@@ -121,6 +124,8 @@ class Receipt:
         Returns:
             What was achieved; `pending` if `timeout` passed first.
         """
+        if timeout is not None:
+            timeout = wait_seconds(timeout)
         if self._status is None:
             self._waiter.wait_for(self.done, timeout)
         return self._status if self._status is not None else PENDING
@@ -170,8 +175,8 @@ class Receipt:
             left_out: called in its place if it is left out, in the thread that learns the fate: it
                 does not wait for anybody.
         """
-        self._ring_when_settled(lambda: self._waiter.call_back(callback, left_out))
         self._waiter.attend()
+        self._ring_when_settled(lambda: self._waiter.call_back(callback, left_out))
 
     def _ring_when_settled(self, ring: Callable[[], None]) -> None:
         """Call this once, in the thread that learns the fate; it neither blocks nor raises."""

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from roq.client.io.callbacks import UserFuture
 from roq.client.publish.receipt import PENDING, Receipt, SendStatus, failure
-from roq.errors import InvalidRequest
+from roq.model import check_count, check_seconds
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +24,10 @@ def check_tries(retries: int, retries_async: int, avoid_slower_than: float | Non
     Raises:
         InvalidRequest: says what is allowed.
     """
-    if not (0 <= retries <= RETRIES_MAX and 0 <= retries_async <= RETRIES_MAX) or (
-        avoid_slower_than is not None and not avoid_slower_than > 0
-    ):
-        raise InvalidRequest(
-            f"retry_times and retry_times_async are 0 to {RETRIES_MAX}, and avoid_slower_than is "
-            "above 0"
-        )
+    check_count("retry_times", retries, 0, RETRIES_MAX)
+    check_count("retry_times_async", retries_async, 0, RETRIES_MAX)
+    if avoid_slower_than is not None:
+        check_seconds("avoid_slower_than", avoid_slower_than, above=True)
 
 
 class Sender(Protocol):

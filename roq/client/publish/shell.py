@@ -22,6 +22,7 @@ from typing import Final
 
 from roq.client.io import waiters
 from roq.client.io.alarm import Alarm
+from roq.client.io.bell import deadline_in
 from roq.client.io.engine import Engine
 from roq.client.io.waiters import Waiters
 from roq.client.publish.batching import OpenBatch, Payload
@@ -376,7 +377,7 @@ class PublisherShell:
         if self._engine.inside:
             raise LocalProtocolError("the I/O thread must not wait for itself")
         self.guard.check()
-        deadline = math.inf if timeout is None else monotonic() + timeout
+        deadline = deadline_in(timeout)
         visit = waiters.Visit()
         # Who has just sent sleeps at once: the system may keep this core for whom that has woken.
         # What is there already ends the sleep.
@@ -426,6 +427,7 @@ class PublisherShell:
 
     def attend(self) -> None:
         """Have what arrives be read at once: somebody is to be called, and may not wait here."""
+        self._engine.check_process()
         with self.lock, suppress(Closed):  # who has ended has told all fates
             self._attend_until = (now := monotonic()) + ATTEND_SECONDS
             if now < self._away_until:

@@ -119,7 +119,7 @@ class RequestCommands(ABC):
         try:
             requester = Requester(
                 publisher, make, settings=settings_of(settings), collect=collect, block=block,
-                timeout=self._timeout if timeout is None else timeout,
+                timeout=self._seconds(timeout),
             )  # fmt: skip
         except BaseException:
             publisher.abort()
@@ -170,7 +170,7 @@ class RequestCommands(ABC):
             settings=settings_of(settings),
             instance=instance,
             version=version,
-            timeout=self._timeout if timeout is None else timeout,
+            timeout=self._seconds(timeout),
         )
         return self._adopt(service)
 
@@ -333,6 +333,7 @@ class RequestCommands(ABC):
 
     def _collector(self, queue: str) -> Collector:
         """What waits for requests of a queue that others have made."""
+        self._engine.check_process()
         with self._lock:
             found = self._collectors.get(queue)
             if found is None or found.ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from roq.protocol.requesting import (
 R = TypeVar("R")
 
 REGISTERING: Final = threading.RLock()
+os.register_at_fork(after_in_child=REGISTERING._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
 """For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 

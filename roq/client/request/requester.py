@@ -23,7 +23,8 @@ from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector
 from roq.client.request.waiting_requests import Sent, Waiter
-from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
+from roq.errors import MessageTooLarge, RoQError, Unavailable, WouldBlock
+from roq.model import check_seconds, wait_seconds
 from roq.protocol.attributes import Attributes, attributes_of
 from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
@@ -347,10 +348,11 @@ class Requester:
         """
         if self._closed:
             return
+        seconds = wait_seconds(timeout, self._publisher.timeout)
         self._closed = True
         farewell.closed(self)
         try:
-            self._publisher.close(timeout)
+            self._publisher.close(seconds)
         finally:
             with suppress(RoQError):
                 self._collector.close()
@@ -454,14 +456,8 @@ class Requester:
         Args:
             context: of the handler whose time it has; None: of none.
         """
-        if within is not None and not (
-            isinstance(within, int | float) and 0 < within <= WITHIN_SECONDS_MAX
-        ):
-            large = isinstance(within, int) and abs(within) > WITHIN_SECONDS_MAX
-            given = "a number beyond that" if large else f"{within!r:.80}"
-            raise InvalidRequest(
-                f"within is above 0 and at most {WITHIN_SECONDS_MAX:g} s, not {given}"
-            )
+        if within is not None:
+            within = check_seconds("within", within, 0, WITHIN_SECONDS_MAX, above=True)
         milliseconds = 0
         if within is not None or context is not None:
             seconds = math.inf if within is None else within
@@ -483,6 +479,7 @@ class Requester:
         Raises:
             Unavailable: the exchanges do not answer.
         """
+        self._collector.check_process()
         if service in self._attended:
             return
         self._collector.need_exchanges(self._timeout)

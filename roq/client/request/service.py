@@ -39,6 +39,7 @@ from roq.errors import (
     Unavailable,
     brief,
 )
+from roq.model import check_count, wait_seconds
 from roq.protocol.consuming import GroupSettings, clean
 from roq.protocol.defined_services import overruled, settings_from
 from roq.protocol.requesting import (
@@ -62,6 +63,7 @@ BatchHandler = Callable[[list[Q], list[RequestContext]], Answers[R] | Awaitable[
 BATCH_MAX: Final = 10_000
 """Requests that one call of a batch handler has at most."""
 THREADS: Final = 16
+THREADS_MAX: Final = 10_000
 DRAIN_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 5.0
 FIGURES_SECONDS: Final = 1.0
@@ -165,10 +167,10 @@ class Service:
         self._engine = engine
         self._managers = managers
         self._available = available
-        self._threads = _at_least(1, "threads", threads)
+        self._threads = check_count("threads", threads, 1, THREADS_MAX)
         self._handling = Handling(
             name, queue, self.instance, self._threads, _pattern(retry_on),
-            _at_least(0, "retries", retries),
+            check_count("retries", retries, 0),
         )  # fmt: skip
         self._version = clean(version, VERSION_MAX)
         self._timeout = timeout
@@ -181,7 +183,7 @@ class Service:
             )
         )  # fmt: skip
         start_us, _ = start_of("earliest")
-        self._prefetch = None if prefetch is None else _at_least(1, "prefetch", prefetch)
+        self._prefetch = None if prefetch is None else check_count("prefetch", prefetch, 1)
         self._member = Membership(
             id=self._id, name=self.instance, group=name, settings=group, latest=False,
             start_us=start_us, prefetch=2 * self._threads, prefetch_bytes=1 << 30,
@@ -228,9 +230,7 @@ class Service:
         """
         if self._shell is not None:
             raise InvalidRequest("the service has begun: register handlers before")
-        most = 0 if batch is None else _at_least(1, "batch", batch)
-        if most > BATCH_MAX:
-            raise InvalidRequest(f"batch is at most {BATCH_MAX:,}, not {batch!r:.40}")
+        most = 0 if batch is None else check_count("batch", batch, 1, BATCH_MAX)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._handling.register(endpoint, function, most)
@@ -243,6 +243,7 @@ class Service:
 
         `Cluster.flag_service` sets it from elsewhere.
         """
+        self._engine.check_process()
         self._flag = available
 
     @property
@@ -262,6 +263,7 @@ class Service:
             QueueNotFound, QueueStopped: there is no such queue, or it does not run.
             Closed: it was closed or drained, or could not start before: make another one.
         """
+        self._engine.check_process()
         if not self._handling.handlers:
             raise InvalidRequest(f"service {self.name} has no handler")
         if self._closed:
@@ -336,6 +338,8 @@ class Service:
                 others only if it is idempotent.
         """
         shell = self._shell
+        timeout = wait_seconds(timeout)
+        self._engine.check_process()
         if shell is None or self._closed:
             return
         self._handling.draining = True
@@ -350,6 +354,7 @@ class Service:
         Args:
             timeout: seconds for answers to be confirmed.
         """
+        timeout = wait_seconds(timeout)
         if self._closed:
             return
         self._closed = True
@@ -531,12 +536,6 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text)
     except re.error as error:
         raise InvalidRequest(f"retry_on {text!r} is no regular expression: {error}") from None
-
-
-def _at_least(least: int, what: str, value: int) -> int:
-    if not isinstance(value, int) or value < least:
-        raise InvalidRequest(f"{what} is a number from {least} on, not {value!r}")
-    return value
 
 
 def _resident() -> int:

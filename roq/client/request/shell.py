@@ -17,6 +17,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+from roq.client.io.bell import deadline_in
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
@@ -98,9 +99,7 @@ class Collector:
         """What has come beside acknowledgements; each stays until it is taken in."""
         self._engine = engine
         self.wall_clock, self.check_process = engine.wall_clock, engine.check_process
-        self._machine = RequesterMachine()
-        self._publisher = publisher
-        self._on_lost = on_lost
+        self._machine, self._publisher, self._on_lost = RequesterMachine(), publisher, on_lost
         self._connections = RequestConnections(engine, self._machine, self._guard.lock, self._take)
         self._perform = self._connections.perform
         self._requests = WaitingRequests()
@@ -144,10 +143,9 @@ class Collector:
 
         self._engine.run_sync(ask)
 
-        def settled() -> bool:
-            return machine.attended(service) or service in machine.refusals or self.ended
-
-        self.wait_for(settled, timeout)
+        self.wait_for(
+            lambda: machine.attended(service) or service in machine.refusals or self.ended, timeout
+        )
         if self._error is not None:
             raise self._error
         if service in machine.refusals:
@@ -240,7 +238,7 @@ class Collector:
         """Wait until this is so; False: it was not in time."""
         self.check_process()
         self._engine.check_outside()
-        deadline = float("inf") if timeout is None else monotonic() + timeout
+        deadline = deadline_in(timeout)
         if self._reader is not None and not self._engine.inside:
             done = self._reader.wait_for(condition, deadline)
             if done is not None:
@@ -265,6 +263,7 @@ class Collector:
 
     def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
+        self.check_process()
         self._cancelled.append((requested, late))
         self._soon()
 
@@ -294,6 +293,7 @@ class Collector:
         Args:
             left_out: called instead, as `Callbacks.post` says.
         """
+        self.check_process()
         self._engine.callbacks.post(call, left_out)
 
     def fail(self, waiter: Waiter, error: RoQError) -> None:

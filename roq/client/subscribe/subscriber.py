@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -36,7 +37,7 @@ from roq.errors import (
     RoQError,
     Unavailable,
 )
-from roq.model import encode_topic
+from roq.model import check_seconds, encode_topic
 from roq.protocol.channel import PREFIXES_MAX
 from roq.protocol.control import Topology
 from roq.read.events import BelowFloor, From, Start
@@ -115,6 +116,7 @@ class Subscriber:
         self._rest: Iterator[Message] = iter(())
         self._receive_queue = ReceiveQueue(bytes_max=buffer_bytes)
         self._items = self._receive_queue.items
+        _opened.add(self)
         self._shell = SubscriberShell(
             engine,
             self.id,
@@ -126,7 +128,7 @@ class Subscriber:
             below_floor=_below_floor(below_floor),
             on_news=self._news,
             on_doubt=self._doubt,
-            away_seconds=_seconds(away_seconds),
+            away_seconds=check_seconds("away_seconds", away_seconds),
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -408,6 +410,19 @@ def remaining(rest: Iterator[Message]) -> Batch | None:
     )
 
 
+_opened: weakref.WeakSet[Subscriber] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child: what has come is its parent's, and the next call is refused."""
+    for subscriber in _opened:
+        subscriber._rest = iter(())  # noqa: SLF001 - of this module
+        subscriber._items.clear()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _prefixes(topic: str | Sequence[str]) -> list[bytes]:
     topics = [topic] if isinstance(topic, str) else list(topic)
     if not 1 <= len(topics) <= PREFIXES_MAX:
@@ -416,17 +431,6 @@ def _prefixes(topic: str | Sequence[str]) -> list[bytes]:
             "a topic is a prefix, so a shorter one matches more"
         )
     return [encode_topic(prefix) for prefix in topics]
-
-
-def _seconds(away: float) -> float:
-    """For how long it is waited for an exchange that is away.
-
-    Raises:
-        InvalidRequest: no such time.
-    """
-    if isinstance(away, int | float) and away >= 0:  # false of nan, too
-        return float(away)
-    raise InvalidRequest(f"away_seconds is a number of seconds, 0 or more, and not {away!r}")
 
 
 def _start(option: StartOption) -> Starts:

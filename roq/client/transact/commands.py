@@ -27,7 +27,7 @@ from roq.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from roq.model import check_name
+from roq.model import check_count, check_name
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.delayed import MESSAGE_ID_BYTES
@@ -192,7 +192,7 @@ class TransactionCommands(ABC):
             Unavailable: nobody has answered.
             QueueStopped: the queue does not run.
         """
-        most = max(0, min(most, LISTED_MAX))
+        most = min(check_count("most", most, 0), LISTED_MAX)
         described = self.describe(queue)
         query = TransactionsQuery(
             id=_REQUEST, queue=bytes.fromhex(described.queue_id), group=group, most=most

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from threading import TIMEOUT_MAX
 from typing import Final, NamedTuple, Self, cast
 
 from roq.client.publish.batching import Payload, as_bytes
@@ -22,7 +21,7 @@ from roq.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from roq.model import encode_topic
+from roq.model import check_count, check_seconds, encode_topic, shown, wait_seconds
 from roq.protocol.attributes import Attributes, attributes_of, pack_attributes
 from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.protocol.transaction import (
@@ -41,6 +40,7 @@ from roq.protocol.transaction import (
 
 TOPIC: Final = DELAYED_TOPIC.decode()
 CLOSE_SECONDS: Final = 5.0
+_OTHERWISE: Final = ("rollback", "commit", "keep")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -166,15 +166,16 @@ class Transaction:
             self.rollback(min(self._timeout, CLOSE_SECONDS))
 
     def _end(self, decision: Decision, timeout: float | None) -> None:
+        seconds = wait_seconds(timeout, self._timeout)
+        self._shell.check_process()
         with self._shell.deciding:
             if self._told is None:
                 self._decision = decision
                 self._told = self._shell.decide(self._status.log, self._name, decision)
             elif self._decision is not decision:
                 raise InvalidRequest(f"transaction {self.id}: {self._decision} was decided before")
-        seconds = self._timeout if timeout is None else timeout
         try:
-            fate = self._told.result(min(seconds, TIMEOUT_MAX))
+            fate = self._told.result(seconds)
         except FutureTimeoutError:
             why = self._shell.trouble or "it is slow"
             raise Unavailable(
@@ -279,7 +280,7 @@ class TransactionalPublisher:
             InvalidRequest: none, or too many.
             RoQError: as `prepare`.
         """
-        seconds = self.timeout if timeout is None else timeout
+        seconds = wait_seconds(timeout, self.timeout)
         half = encode_half(self._half(messages))
         name = self._shell.begin()
         data = encode_delayed(Delayed(OPEN_US, b"", half, name))
@@ -323,9 +324,10 @@ class TransactionalPublisher:
         """
         if self._closed:
             return
+        seconds = wait_seconds(timeout, self._publisher.timeout)
         self._closed = True
         try:
-            self._publisher.close(timeout)
+            self._publisher.close(seconds)
         finally:
             with suppress(RoQError):
                 self._shell.close()
@@ -372,15 +374,13 @@ def check_terms(terms: Terms) -> Terms:
     Raises:
         InvalidRequest: they may not.
     """
-    if not (
-        0 < terms.check_after <= CHECK_SECONDS_MAX
-        and 1 <= terms.attempts <= ATTEMPTS_MAX
-        and 0 < terms.patience <= PATIENCE_SECONDS_MAX
-        and terms.otherwise in {"rollback", "commit", "keep"}
-    ):
+    if terms.otherwise not in _OTHERWISE:
         raise InvalidRequest(
-            f"check_after is above 0 and at most {CHECK_SECONDS_MAX:g} s, attempts 1 to "
-            f"{ATTEMPTS_MAX}, patience above 0 and at most {PATIENCE_SECONDS_MAX:g} s, otherwise "
-            "one of rollback, commit, keep"
+            f"otherwise is one of {', '.join(_OTHERWISE)}, not {shown(terms.otherwise)}"
         )
-    return terms
+    return Terms(
+        check_seconds("check_after", terms.check_after, 0, CHECK_SECONDS_MAX, above=True),
+        check_count("attempts", terms.attempts, 1, ATTEMPTS_MAX),
+        check_seconds("patience", terms.patience, 0, PATIENCE_SECONDS_MAX, above=True),
+        terms.otherwise,
+    )

@@ -22,7 +22,7 @@ from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.client.transact.machine import Asked, EndTold, ProducerMachine
 from roq.errors import Closed, QueueNotFound, RemoteProtocolError, RoQError, Unavailable
-from roq.model import LogId
+from roq.model import LogId, wait_seconds
 from roq.protocol.control import Topology
 from roq.protocol.delayed import MESSAGE_ID_BYTES
 from roq.protocol.transaction import Decision, Fate
@@ -51,6 +51,7 @@ class ProducerShell:
 
     Attributes:
         deciding: held by who decides a transaction, so that it is decided once.
+        check_process: raises `Closed` in a forked child, in which nothing is told.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ProducerShell:
     ) -> None:
         self.queue = queue
         self.deciding = threading.RLock()  # a signal handler may decide, too
-        self._engine = engine
+        self._engine, self.check_process = engine, engine.check_process
         self._machine = ProducerMachine(group, publisher)
         self._check = check
         self._connections = QueueConnections(
@@ -105,7 +106,7 @@ class ProducerShell:
             Unavailable: not in time.
             RoQError: the queue is gone, or this is closed.
         """
-        known = self._known.wait(min(timeout, threading.TIMEOUT_MAX))
+        known = self._known.wait(wait_seconds(timeout))
         if self._error is not None:
             raise self._error
         if not known:

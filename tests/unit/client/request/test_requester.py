@@ -495,6 +495,8 @@ def test_a_requester_says_what_it_keeps(scene: Scene) -> None:
     [0, -1.0, float("nan"), "5", 10**400, pytest.param(-(10**9_999), id="long"), "x" * 9_999],
 )
 def test_a_time_that_cannot_be_is_refused_in_short(scene: Scene, within: Any) -> None:
-    with pytest.raises(roq.InvalidRequest, match="within is above 0") as refused:
+    with pytest.raises(
+        roq.InvalidRequest, match="within is a number of seconds above 0"
+    ) as refused:
         scene.requester.request(ECHO, b"x", within=within)
     assert len(str(refused.value)) < 200
