@@ -84,7 +84,9 @@ class Odd:
         raise RuntimeError
 
 
-@pytest.mark.parametrize("value", [nan, True, "5", b"5", 1j, [1.0], None, Odd(), -(10**5_000)])
+@pytest.mark.parametrize(
+    "value", [nan, True, "5", b"5", 1j, [1.0], None, Odd(), pytest.param(-(10**5_000), id="low")]
+)
 def test_what_is_no_number_is_refused_by_its_name(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="lease is a number of seconds from 2 on, at most 9"):
         check_seconds("lease", value, 2, 9)
@@ -100,7 +102,7 @@ def test_a_number_of_seconds_is_within_its_bounds() -> None:
             check_seconds("s", value, 2, 9)
     with pytest.raises(InvalidRequest, match="s is a number of seconds above 0, not 0"):
         check_seconds("s", 0, above=True)
-    with pytest.raises(InvalidRequest, match="n is a whole number from 1 on, not 1.5"):
+    with pytest.raises(InvalidRequest, match="n is a whole number from 1 on, not "):
         check_count("n", 1.5, 1)
 
 

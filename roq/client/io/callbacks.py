@@ -167,8 +167,8 @@ class Callbacks:
                 self._leaving = False
                 if not self._left:  # else something came since the look
                     return
-            except BaseException as error:  # noqa: BLE001 - as in `_run`
-                self._has_raised(error)
+            except BaseException as raised:  # noqa: BLE001 - as in `_run`
+                self._has_raised(raised)
 
 
 class UserFuture(Future[T]):

@@ -6,7 +6,6 @@ program waits: `wait` lets the publisher look after its own connection in the me
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from enum import StrEnum
@@ -67,8 +66,6 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 _registering = threading.RLock()
 """For all receipts: it is held for two statements, and only where a callback is wanted."""
-# A forked child may do without the thread that has it.
-os.register_at_fork(after_in_child=_registering._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
 
 
 class Waiter(Protocol):

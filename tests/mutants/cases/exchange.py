@@ -233,6 +233,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/exchange/delayed_messages.py",
+        ("tests/unit/exchange/test_delayed_messages.py",),
+        ("        if any(map(crowded, taken)):\n", "        if False:\n"),
+    ),
+    *mutants(
+        "roq/exchange/delayed_messages.py",
         TRANSACTIONS,
         ("self.transactions.recovered(row for row in self._pending if row.due_us == OPEN_US)",
          "pass"),
