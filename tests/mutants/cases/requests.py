@@ -104,7 +104,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         REQUESTS,
         ("            if not (positions := part.open()):\n", "            if False:\n"),
         ("        self._cancelled.extend(self.inner.unwanted())\n", ""),
-        ("        self.check_process()\n", ""),
+        ("        self.check_process()\n        self._engine.check_outside()\n",
+         "        self._engine.check_outside()\n"),
     ),
     *mutants(
         "roq/client/request/requester.py",
