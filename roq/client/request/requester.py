@@ -348,11 +348,11 @@ class Requester:
         """
         if self._closed:
             return
-        seconds = wait_seconds(timeout, self._publisher.timeout)
+        wait_seconds(timeout)  # refused before anything is closed
         self._closed = True
         farewell.closed(self)
         try:
-            self._publisher.close(seconds)
+            self._publisher.close(timeout)
         finally:
             with suppress(RoQError):
                 self._collector.close()

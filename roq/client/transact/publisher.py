@@ -324,10 +324,10 @@ class TransactionalPublisher:
         """
         if self._closed:
             return
-        seconds = wait_seconds(timeout, self._publisher.timeout)
+        wait_seconds(timeout)  # refused before anything is closed
         self._closed = True
         try:
-            self._publisher.close(seconds)
+            self._publisher.close(timeout)
         finally:
             with suppress(RoQError):
                 self._shell.close()

@@ -94,6 +94,9 @@ class PaperCollector:
     trouble = ""
     wall_clock = staticmethod(time.time)
 
+    def check_process(self) -> None:
+        """It is no forked child."""
+
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept = self

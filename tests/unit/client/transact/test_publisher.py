@@ -42,6 +42,10 @@ class PaperShell:
     closed: int = 0
     begun: int = 0
     trouble: str = ""
+
+    def check_process(self) -> None:
+        """It is no forked child."""
+
     deciding: Any = field(default_factory=threading.RLock)
 
     def need_exchanges(self, timeout: float) -> None:
@@ -81,6 +85,10 @@ class PaperPublisher:
     status: SendStatus = KEPT
     queue: str = "orders"
     trouble: str = ""
+
+    def check_process(self) -> None:
+        """It is no forked child."""
+
     sent: list[tuple[bytes, str]] = field(default_factory=list)
     closed: int = 0
 
