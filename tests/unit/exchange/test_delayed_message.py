@@ -6,9 +6,15 @@ import pytest
 from exchange_driver import publisher_id
 
 from roq.errors import RemoteProtocolError
-from roq.exchange.delayed_message import delivered, messages_of
+from roq.exchange.delayed_message import delivered, messages_of, published
 from roq.protocol import batch
-from roq.protocol.attributes import Attributes, pack_attributes
+from roq.protocol.attributes import (
+    PROPERTIES_MAX,
+    RESERVED_MAX,
+    Attributes,
+    BatchAttributes,
+    pack_attributes,
+)
 from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 
 
@@ -46,3 +52,16 @@ def test_all_that_it_has_counts_for_what_it_takes() -> None:
     assert 200 < plain < 400
     assert plain + 4_000 < long < plain + 4_200
     assert many > plain + 100 * (5 + 2 * 49), "each of them is two objects"
+
+
+def test_one_with_more_properties_than_may_be_spoils_no_others() -> None:
+    """An exchange takes none of these; a log that it finds may have one."""
+    most = {str(number): "" for number in range(PROPERTIES_MAX + RESERVED_MAX)}
+    two = Delayed(9, b"t", b"x", b"12345678"), Delayed(9, b"t", b"y", b"87654321")
+    out = published(messages_of(sent(*two, given={0: Attributes(properties=most)})))
+    assert out.attributes is not None
+    found = BatchAttributes(out.attributes, 0, 2)
+    assert len(found.of(0).properties) == len(most)
+    assert [found.of(at).properties["roq.delayed.id"] for at in (0, 1)] == [
+        each.id.hex() for each in two
+    ]

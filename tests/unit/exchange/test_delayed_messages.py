@@ -21,8 +21,6 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import batch, channel, documents
 from roq.protocol.attributes import (
-    PROPERTIES_MAX,
-    RESERVED_MAX,
     Attributes,
     BatchAttributes,
     pack_attributes,
@@ -188,18 +186,6 @@ def test_it_says_who_has_published_it_and_keeps_its_attributes() -> None:
         "roq.delayed.published": "7",
         "roq.delayed.due": str(START_US + SECOND),
     }
-
-
-def test_one_with_more_properties_than_may_be_spoils_no_others() -> None:
-    made = clock()
-    most = {str(number): "" for number in range(PROPERTIES_MAX + RESERVED_MAX)}
-    made.send(message(1, 1.0), message(2, 1.0), attributes={0: Attributes(properties=most)})
-    made.wait(1.0)
-    found = {payload: attributes.properties for _, payload, attributes in made.published()}
-    assert len(found[b"m1"]) == len(most)
-    assert {found[payload]["roq.delayed.id"] for payload in (b"m1", b"m2")} == {
-        name(1).hex(), name(2).hex(),
-    }  # fmt: skip
 
 
 def test_the_exchange_numbers_what_it_publishes() -> None:

@@ -39,8 +39,10 @@ class World(Answering):
         """Look again and again, as an exchange does, until the monitor is found."""
 
         def look() -> object:
-            self.finder.look()
-            return until() if callable(until) else self.found
+            done = until() if callable(until) else self.found
+            if not done:
+                self.finder.look()  # which would ask again what is found
+            return done
 
         self.run(look)
 

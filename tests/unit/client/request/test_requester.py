@@ -229,7 +229,7 @@ def test_priorities_that_cannot_be(scene: Scene, priority: Any) -> None:
         lambda: requester.request_many(ECHO, [b"x"], priority=priority),
         lambda: requester.send(ECHO, b"x", priority=priority),
     ):
-        with pytest.raises(roq.InvalidRequest, match="a priority is 0 to 9"):
+        with pytest.raises(roq.InvalidRequest, match="priority is a whole number from 0 to 9"):
             make()
     assert scene.publisher.published == []
 
