@@ -82,7 +82,7 @@ def send(
       roq request send work billing.create '{"order": 7}'
       roq request send work billing.create '{"order": 7}' --wait 0
       roq request send work billing.create '{"order": 7}' --wait 0 --delay 3600
-      roq request send work billing.create '{"order": 7}' --priority 5 --header customer=4711
+      roq request send work billing.create 7 --priority 5 --header by=me
     """
     asked = endpoint_of(endpoint, codec, idempotent=idempotent)
     try:

@@ -47,6 +47,7 @@ class PaperCluster:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.delays: list[float | None] = []
+        self.beside: list[tuple[dict[str, str], int]] = []
         self.endpoints: list[roq.Endpoint[Any, Any]] = []
         self.pending = PaperPending({"total": 847})
         self.rows = [ROW]
@@ -66,9 +67,11 @@ class PaperCluster:
         return self
 
     def request(
-        self, endpoint: roq.Endpoint[Any, Any], value: object, *, delay: float | None
-    ) -> PaperPending:
+        self, endpoint: roq.Endpoint[Any, Any], value: object, *, headers: dict[str, str],
+        priority: int, delay: float | None,
+    ) -> PaperPending:  # fmt: skip
         self.delays.append(delay)
+        self.beside.append((headers, priority))
         self.asked.append((endpoint.name, endpoint.idempotent, value))
         self.endpoints.append(endpoint)
         return self.pending

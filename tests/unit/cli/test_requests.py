@@ -126,6 +126,18 @@ def test_a_response_that_does_not_come_says_how_to_ask_again(paper: PaperCluster
     assert f"`roq response get billing.create {ID}` asks for it again" in result.stderr
 
 
+def test_a_request_may_have_a_priority_and_headers(paper: PaperCluster) -> None:
+    send = "send", "work", "billing.create", "--wait", "0"
+    assert run(*send, "--priority", "9", "--header", "a=b=c", "--header", "by=").exit_code == 0
+    assert run(*send).exit_code == 0
+    assert paper.beside == [({"a": "b=c", "by": ""}, 9), ({}, 0)]
+    for wrong, why in (
+        (("--priority", "10"), "0<=x<=9"), (("--header", "a"), "not of the form NAME=TEXT"),
+    ):  # fmt: skip
+        refused = run(*send, *wrong)
+        assert (refused.exit_code, why in refused.stderr) == (2, True)
+
+
 def test_a_request_may_be_delayed(paper: PaperCluster) -> None:
     run("send", "work", "billing.create", "--wait", "0", "--delay", "3600")
     run("send", "work", "billing.create", "--wait", "0")
