@@ -13,7 +13,7 @@ from typing import Any
 
 import roq
 from roq.client.publish import receipt as receipts
-from roq.client.request.pending import REGISTERING
+from roq.client.publish.receipt import REGISTERING
 
 ENDPOINT = roq.Endpoint("work.do", bytes, bytes)
 CALL_SECONDS = 20
@@ -154,7 +154,7 @@ def test_every_call_in_a_forked_child_is_refused_and_none_hangs(
             publisher._shell.lock, cluster._lock, cluster._engine._lock, shell.condition,
             shell._order_lock, requester._lock, collector.condition, collector._guard.lock,
             collector.kept._lock, service._handling._lock, producer._shell.deciding, REGISTERING,
-            receipts._registering, subscriber._reporter._lock,
+            subscriber._reporter._lock,
         )  # fmt: skip
         with held_elsewhere(*locks):
             wrong = wrong_in_child(calls)
@@ -188,7 +188,7 @@ def test_a_forked_child_opens_a_client_of_its_own(cluster: roq.Cluster, queue: s
         raise roq.Closed("forked, and everything was done")
 
     with cluster.subscriber(queue, "t") as subscriber:
-        with held_elsewhere(receipts._registering, REGISTERING, cluster._engine._lock):
+        with held_elsewhere(REGISTERING, cluster._engine._lock):
             assert not wrong_in_child({"of its own": publish})
         message = subscriber.receive(30)
         assert message is not None

@@ -19,7 +19,7 @@ from roq.client.io.naming import client_name
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, payload_of, with_attributes
 from roq.client.publish.delayed import LaterPublishing, When
 from roq.client.publish.latency import LatencyBook
-from roq.client.publish.receipt import Outcome, Receipt, SendStatus, _registering
+from roq.client.publish.receipt import REGISTERING, Outcome, Receipt, SendStatus
 from roq.client.publish.resume import Identity
 from roq.client.publish.sends import AsyncSend, check_tries, send
 from roq.client.publish.shell import PublisherShell
@@ -604,7 +604,7 @@ _opened: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
 def _after_fork() -> None:
     """In a forked child: let every call get to where it is refused, and wait for no thread."""
-    _registering._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
+    REGISTERING._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
     for publisher in _opened:
         shell = publisher._shell  # noqa: SLF001 - of this module
         shell.guard.renew()

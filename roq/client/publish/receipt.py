@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -64,8 +64,9 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome is Outcome.OK
 
 
-_registering = threading.RLock()
-"""For all receipts: it is held for two statements, and only where a callback is wanted."""
+REGISTERING: Final = threading.RLock()
+"""For all receipts and requests: it is held for a few statements, and only where a callback is
+wanted."""
 
 
 class Waiter(Protocol):
@@ -177,7 +178,7 @@ class Receipt:
 
     def _ring_when_settled(self, ring: Callable[[], None]) -> None:
         """Call this once, in the thread that learns the fate; it neither blocks nor raises."""
-        with _registering:
+        with REGISTERING:
             if self._callbacks is None:
                 self._callbacks = [ring]
             else:
@@ -187,7 +188,7 @@ class Receipt:
             self._tell()
 
     def _tell(self) -> None:
-        with _registering:
+        with REGISTERING:
             rings, self._callbacks = self._callbacks, None
         for ring in rings or ():
             ring()

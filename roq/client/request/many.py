@@ -16,9 +16,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from roq.client.io.callbacks import UserFuture
 from roq.client.publish.batching import Payload, size_of
-from roq.client.publish.receipt import Receipt
+from roq.client.publish.receipt import REGISTERING, Receipt
 from roq.client.request.endpoint import Endpoint, is_async
-from roq.client.request.pending import ASYNC, REGISTERING, Pending, Requested, Waits
+from roq.client.request.pending import ASYNC, Pending, Requested, Waits
 from roq.errors import InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState, positions_of

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.io.callbacks import UserFuture
 from roq.client.publish.batching import size_of
-from roq.client.publish.receipt import Receipt, failure
+from roq.client.publish.receipt import REGISTERING, Receipt, failure
 from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
@@ -26,10 +24,6 @@ from roq.protocol.requesting import (
 )
 
 R = TypeVar("R")
-
-REGISTERING: Final = threading.RLock()
-os.register_at_fork(after_in_child=REGISTERING._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 - as `Condition` does
-"""For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 
 EXCHANGE_GONE: Final = "its exchange is gone, with all that it knew"
