@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
+from contextlib import suppress
 from enum import StrEnum
 from math import inf, nan
 from typing import Final, NamedTuple, NewType, SupportsFloat, SupportsIndex
@@ -144,10 +145,12 @@ def check_count(what: str, value: object, least: int, most: int = NUMBER_MAX) ->
     Raises:
         InvalidRequest: it is none, or none that is allowed.
     """
+    if type(value) is int and least <= value <= most:  # at once, as it is asked for each message
+        return value
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
-        number = operator.index(value)
-        if least <= number <= most:
-            return number
+        with suppress(Exception):  # of an object that is one only at times, as an array
+            if least <= (number := operator.index(value)) <= most:
+                return number
     allowed = f"from {least:,} on" if most == NUMBER_MAX else f"from {least:,} to {most:,}"
     raise InvalidRequest(f"{what} is a whole number {allowed}, not {shown(value)}")
 

@@ -373,9 +373,9 @@ class JobInstances:
                 row.type, row.priority, JobStatus(row.status), row.number, row.items, row.failures
             )
         now = self._database.now(connection)
-        if now < max(self._clock):  # thrice: what was done once may be undone
-            self._bound_waits(connection, now)
-        self._clock.append(now)
+        # Thrice: what was done once may be undone.
+        if now >= max(self._clock) or self._bound_waits(connection, now):
+            self._clock.append(now)
         before = now - int(RESULT_SECONDS * MICROSECONDS)
         old = run(
             connection,
@@ -397,11 +397,15 @@ class JobInstances:
         self._store.count(connection, deltas)
         return len(old)
 
-    def _bound_waits(self, connection: sa.Connection, now: int) -> None:
+    def _bound_waits(self, connection: sa.Connection, now: int) -> bool:
         """The clock may have been set back: nobody waits longer for what it has said once than if
-        it had said so now. Jobs that were submitted for a time wait for that."""
+        it had said so now. Jobs that were submitted for a time wait for that.
+
+        Returns:
+            Whether that is all; False: there may be more.
+        """
         run, ends = self._database.run, self._database.skip_locked
-        run(
+        changed = run(
             connection,
             "UPDATE job SET due = :latest WHERE id IN (SELECT id FROM job WHERE status = 'CREATED'"
             " AND held = 'later' AND due > :latest AND (failures > 0 OR timeouts > 0) ORDER BY due"
@@ -414,6 +418,7 @@ class JobInstances:
             f" WHERE dead = 0 AND expires > :latest{ends})",
             latest=now + int(EXPIRE_SECONDS * MICROSECONDS),
         )
+        return changed.rowcount < 10 * BLOCK
 
     def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
         """Delete jobs that do not run, and for which no other one waits, with all that belongs to

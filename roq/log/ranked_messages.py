@@ -12,7 +12,7 @@ from typing import Final
 
 from roq.log.free_messages import FreeMessages
 from roq.log.leases import Piece, bits_at, bits_of_column, runs_of
-from roq.protocol.columns import PRIORITIES, value_at
+from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, value_at
 
 HIGHER_OF_LOWER: Final = 9
 """Messages of the highest priority that go out for each one below it."""
@@ -30,7 +30,8 @@ class RankedMessages:
         self._columns: dict[int, bytes] = {}
         """The priority of each message, or of all, of the batches that are open; of others 0."""
         self._owed = 0
-        """Messages that went out before lower ones that were ready."""
+        """Messages that went out before lower ones that were ready; below 0: lower ones had more
+        than their part, as a batch goes out as far as a member takes it."""
 
     def __iter__(self) -> Iterator[Piece]:
         return chain.from_iterable(self._levels.values())
@@ -60,6 +61,8 @@ class RankedMessages:
         """
         while self._columns and (old := next(iter(self._columns))) < base:
             del self._columns[old]
+        if max(column) > PRIORITY_MAX:  # nobody can say that with RoQ
+            column = bytes(min(each, PRIORITY_MAX) for each in column)
         self._columns[offset] = column
 
     def done(self, offset: int) -> None:
@@ -79,10 +82,8 @@ class RankedMessages:
     def first(self, now: float) -> Piece | None:
         """What goes out next; it stays until it is removed."""
         ready = self._ready(now)
-        if len(ready) > 1:
-            oldest = min(ready[1:])
-            if self._owed >= HIGHER_OF_LOWER * oldest.amount:
-                return oldest
+        if len(ready) > 1 and self._owed >= HIGHER_OF_LOWER:
+            return min(ready[1:])
         return ready[0] if ready else None
 
     def went(self, piece: Piece, now: float) -> None:
@@ -90,7 +91,7 @@ class RankedMessages:
         level = self.level(piece)
         ready = self._ready(now)
         if any(self.level(each) > level for each in ready):
-            self._owed = max(0, self._owed - HIGHER_OF_LOWER * piece.amount)
+            self._owed -= HIGHER_OF_LOWER * piece.amount
         elif any(self.level(each) < level for each in ready):
             self._owed += piece.amount
         else:
@@ -108,6 +109,8 @@ class RankedMessages:
     def at(self, offset: int, index: int) -> Piece | None:
         """The one that has this message; None: it is not free."""
         column = self._columns.get(offset, _LOWEST)
+        if 1 < len(column) <= index:
+            return None  # its batch has fewer
         return self._at(value_at(column, index)).at(offset, index)
 
     def clear(self) -> None:

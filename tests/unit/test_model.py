@@ -74,6 +74,13 @@ def test_an_epoch_out_of_range_is_our_own_bug() -> None:
             child_epoch(*pair)
 
 
+class Unwilling:
+    """As an array of two numbers."""
+
+    def __index__(self) -> int:
+        raise TypeError("only one number can be that")
+
+
 class Odd:
     """Neither a number nor to be shown."""
 
@@ -104,6 +111,8 @@ def test_a_number_of_seconds_is_within_its_bounds() -> None:
         check_seconds("s", 0, above=True)
     with pytest.raises(InvalidRequest, match="n is a whole number from 1 on, not "):
         check_count("n", 1.5, 1)
+    with pytest.raises(InvalidRequest, match="n is a whole number"):
+        check_count("n", Unwilling(), 1)
 
 
 @pytest.mark.parametrize(

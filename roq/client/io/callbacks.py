@@ -25,7 +25,7 @@ Call = Callable[[], object]
 T = TypeVar("T")
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """For calls that nobody misses."""
 
 
@@ -61,7 +61,7 @@ class Callbacks:
         """Nothing of what is posted is called any more."""
         self._limited = RateLimited(log, LOG_SECONDS)
 
-    def post(self, call: Call, left_out: Call = _nothing) -> None:
+    def post(self, call: Call, left_out: Call = nothing) -> None:
         """Have this called soon; after `close` it is not.
 
         Args:
@@ -146,27 +146,34 @@ class Callbacks:
                     self._leave_out(entry[1])
 
     def _leave_out(self, left_out: Call) -> None:
-        if left_out is _nothing:
+        if left_out is nothing:
             return
         if not self._locked() or len(self._left) >= NOTICES_MAX:
             self._make(left_out)
             return
-        self._left.append(left_out)
-        if not self._leaving:
-            self._leaving = True
+        with self._starting:
+            self._left.append(left_out)
+            if self._leaving:
+                return
+            thread = threading.Thread(target=self._run_left, name="roq-left-out", daemon=True)
             try:
-                threading.Thread(target=self._run_left, name="roq-left-out", daemon=True).start()
+                thread.start()
             except RuntimeError:  # none can begin
-                self._run_left()
+                self._left.pop()
+            finally:
+                begun = self._leaving = thread.is_alive()
+        if not begun:
+            self._make(left_out)
 
     def _run_left(self) -> None:
         while True:
-            try:
-                self._make(self._left.popleft())
-            except IndexError:
-                self._leaving = False
-                if not self._left:  # else something came since the look
+            with self._starting:
+                if not self._left:
+                    self._leaving = False
                     return
+                left_out = self._left.popleft()
+            try:
+                self._make(left_out)
             except BaseException as raised:  # noqa: BLE001 - as in `_run`
                 self._has_raised(raised)
 

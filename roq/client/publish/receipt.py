@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from roq.client.io.callbacks import nothing
 from roq.errors import DeliveryError
 from roq.model import NO_LOG, LogId, wait_seconds
 
@@ -163,7 +164,7 @@ class Receipt:
         (`PublisherStats.callback_errors`) and ends nothing. Callbacks come in order, one at a time;
         if a hundred thousand wait for a slow one the oldest are left out, which is logged.
         """
-        self.settle_with(callback, lambda: None)
+        self.settle_with(callback, nothing)
 
     def settle_with(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         """As `on_settled`; one of the two is called in any case, also after the client was closed.

@@ -199,7 +199,7 @@ class Requester:
             Unavailable: there is no room, or the exchanges do not answer, for too long.
             RoQError: as `Publisher.publish`.
         """
-        given = attributes_of(None, None, headers, priority)
+        given = _beside(headers, priority)
         return self._make(endpoint, value, within, given, delay, inherit=inherit)
 
     def request_many(
@@ -224,7 +224,7 @@ class Requester:
             RoQError: as `request`, if none was made; else those that were not made end with this,
                 and one that is too large ends so alone.
         """
-        given = attributes_of(None, None, headers, priority)
+        given = _beside(headers, priority)
         making = self.begin_many(endpoint, values, within, given, inherit=inherit)
         while not making.publish():
             try:
@@ -305,7 +305,7 @@ class Requester:
             inherit: in a handler, it has at most the time that is left to that one's own request.
                 It is not cancelled with that one.
         """
-        given = attributes_of(None, None, headers, priority)
+        given = _beside(headers, priority)
         context = CURRENT.get() if inherit else None
         data = self._head(endpoint, within, SILENT, context) + endpoint.encode_request(value)
         self.prepare(endpoint.service)
@@ -565,6 +565,11 @@ class Requester:
                 once_more()
         except RoQError as error:
             self._collector.fail(pending, error)
+
+
+def _beside(headers: Mapping[str, str] | None, priority: int) -> Attributes | None:
+    """What a request has beside its value; nothing is looked at where nothing is given."""
+    return attributes_of(None, None, headers, priority) if headers or priority != 0 else None
 
 
 def _within(settings: ServiceSettings, data: bytes) -> float:

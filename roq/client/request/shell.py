@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Final
 
 from roq.client.io.bell import deadline_in
+from roq.client.io.callbacks import nothing
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
@@ -285,9 +286,7 @@ class Collector:
         """It will not be sent once more."""
         self.kept.let_go(requested)
 
-    def later(
-        self, call: Callable[[], object], left_out: Callable[[], object] = lambda: None
-    ) -> None:
+    def later(self, call: Callable[[], object], left_out: Callable[[], object] = nothing) -> None:
         """Have this called in the thread for callbacks: it may wait.
 
         Args:

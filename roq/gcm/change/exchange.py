@@ -83,12 +83,8 @@ class ExchangeSagas:
                 f"{one_exchange(queue.name)}: its messages have one order. What may have the order "
                 "of each publisher goes into another queue, without the limit `ordered`"
             )
-        number = yield from self._add(
-            queue,
-            transaction,
-            lambda: self._place(queue, request.Host),
-            MANUAL,
-        )
+        place = partial(self._place, queue, request.Host)
+        number = yield from self._add(queue, transaction, place, MANUAL)
         return _exchange_done(number)
 
     def _place(self, queue: Queue, host: str) -> str:
@@ -98,14 +94,17 @@ class ExchangeSagas:
             RequestError: an earlier one was begun there, and nobody knows whether it runs. Without
                 this each repeated request would leave one more.
         """
-        host = self._steps.place(host, exchange_hosts(queue))
-        for each in queue.record.exchanges if queue.record.durable else ():
-            if each.here and each.host == host and not queue.epoch(each.number):
-                name = exchange_name(each.number)
-                raise RequestError(
-                    f"{name} of queue {queue.name!r} was begun on host {host} before, and does not "
-                    f"run yet: {_is_begun(queue, name)}"
-                )
+        begun = {
+            each.host: exchange_name(each.number)
+            for each in (queue.record.exchanges if queue.record.durable else ())
+            if each.here and not queue.epoch(each.number)
+        }
+        host = self._steps.place(host, exchange_hosts(queue), avoid=begun)
+        if host in begun:
+            raise RequestError(
+                f"{begun[host]} of queue {queue.name!r} was begun on host {host} before, and does "
+                f"not run yet: {_is_begun(queue, begun[host])}"
+            )
         return host
 
     def scale_out(self, request: ScaleOut, rules: ElasticRules) -> Part[ScaledOut]:

@@ -180,12 +180,13 @@ class Steps:
 
     # --- placement --------------------------------------------------------------------------------
 
-    def place(self, host: str, beside: Collection[str] = ()) -> str:
+    def place(self, host: str, beside: Collection[str] = (), avoid: Collection[str] = ()) -> str:
         """The named host if it can take an exchange, or the least loaded one if none is named.
 
         Args:
             host: its name; empty: none is named.
             beside: hosts that are rather not taken then.
+            avoid: those that are taken only if there is no other.
 
         Raises:
             HostNotFound, NoCapacity: it cannot.
@@ -194,7 +195,9 @@ class Steps:
         """
         loads = self.hosts.loads(*self.queues.placed())
         try:
-            return placement.demand(loads, host) if host else placement.choose(loads, beside)
+            if host:
+                return placement.demand(loads, host)
+            return placement.choose(loads, beside, avoid=avoid)
         except (HostNotFound, NoCapacity) as error:
             if self.hosts.arriving:
                 raise NotLeader(f"{error}; leadership has just begun, try again") from None

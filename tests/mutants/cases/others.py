@@ -119,7 +119,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" and not epoch and not queue.record.durable:", " and not epoch:"),
         ("queue.running and exchange.here)", "queue.running and exchange.state == \"created\")"),
         ("return queue.record.durable or self._steps.runs", "return self._steps.runs"),
-        ("each.host == host and not queue.epoch(each.number):\n", "False:\n"),
+        ("        if host in begun:\n", "        if False:\n"),
+        ("exchange_hosts(queue), avoid=begun)", "exchange_hosts(queue))"),
         ("return queue.record.durable or self._steps.runs(queue, exchange.number)", "return True"),
     ),
     *mutants(

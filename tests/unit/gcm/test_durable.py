@@ -341,6 +341,14 @@ def test_however_often_it_is_asked_for_one_exchange_is_begun_on_a_host_that_does
     assert script.ask(2004, QName="q", Host="h2")["RESULT"] == 0
 
 
+def test_another_exchange_goes_to_a_host_that_answers_where_none_is_named(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert "x2 is begun" in script.ask(2004, QName="q", Host="h2")["COMMENT"]
+    for _ in range(4):
+        assert script.ask(2004, QName="q")["RESULT"] == 0
+    assert [number for number, (host, _) in states(script).items() if host == "h2"] == [2]
+
+
 def test_what_was_begun_on_a_host_that_is_lost_is_away_with_its_log(script: Script) -> None:
     script.hosts["h2"].mute.add(StartExchange)
     assert isinstance(ask(script, out(script)), Failure)

@@ -43,6 +43,42 @@ def test_of_ten_messages_one_is_of_the_lower_ones_that_wait() -> None:
     assert got[at[0]] == (0, 1), "the one that waits longest"
 
 
+def test_lower_ones_of_one_batch_get_their_part_from_the_beginning() -> None:
+    ranked = made("0" * 20, *(["9"] * 100))
+    got = []
+    for _ in range(60):
+        piece = ranked.first(0.0)
+        assert piece is not None
+        ranked.remove(piece)
+        if piece.amount > 1:  # a member takes one of them
+            bits = piece.bits << piece.first
+            ranked.add(piece.part(bits & (bits - 1)), first=True)
+            piece = piece.part(bits & -bits)
+        ranked.went(piece, 0.0)
+        got.append(piece.offset)
+    low = [at for at, offset in enumerate(got) if not offset]
+    assert low == [9, 19, 29, 39, 49, 59]
+
+
+def test_who_takes_many_lower_ones_at_once_waits_longer_for_the_next() -> None:
+    ranked = made("000", *(["9"] * 60), "0")
+    got = [take(ranked) for _ in range(62)]
+    low = [at for at, each in enumerate(got) if each is not None and each[0] in {0, 61}]
+    assert low == [9, 9 + 28], "three of forty are as many as one of ten"
+
+
+def test_a_priority_that_cannot_be_is_the_highest_one() -> None:
+    ranked = made("9")
+    ranked.open(1, b"\xff\x0a", 0)
+    ranked.add(piece_of(1, 0b11))
+    assert [take(ranked) for _ in range(2)] == [(0, 1), (1, 0b11)]
+
+
+def test_an_index_that_its_batch_does_not_have_is_nobody_s() -> None:
+    assert made("0900").at(0, 4) is None
+    assert made("0", "99").at(1, 7) is None
+
+
 def test_what_waits_for_its_time_holds_up_nobody_and_keeps_its_priority() -> None:
     ranked = made("9", "0")
     first = ranked.first(0.0)

@@ -760,6 +760,14 @@ def test_another_process_hands_out_by_priority_as_well() -> None:
     assert places(desk.leases()) == [(1, 0b10), (0, 1), (1, 0b01)]
 
 
+def test_a_request_that_its_batch_does_not_have_is_never_known_whatever_the_priorities() -> None:
+    desk = Desk()
+    desk.request(3, ranks=b"\0\5\0")
+    desk.pass_time(0.5)
+    assert desk.group.view(Position(0, 3)).state is RequestState.NEVER
+    assert desk.group.view(Position(0, 2)).state is RequestState.ACCEPTED
+
+
 def test_requests_without_priorities_are_not_ranked() -> None:
     desk = Desk()
     desk.request(3, ranks=b"\0\0\0")
