@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from memory_files import MemoryFiles
+from stored_log import BATCH, made, settings
 from xxhash import xxh3_64_intdigest
 
 from roq.log.disk_groups import perform
@@ -22,36 +23,14 @@ from roq.log.files import (
     segment_name,
 )
 from roq.log.records import HEAD_BYTES, SegmentHead, pack_head, read_head
-from roq.log.recovery import ASIDE_SUFFIX, LogSettings, open_log
+from roq.log.recovery import ASIDE_SUFFIX, open_log
 from roq.log.repair import Way, plan, repair
 from roq.log.segments import SegmentLog
 from roq.log.survey import LogSurvey, holds_nothing
 from roq.log.which_count import EPOCHS_END
 from roq.simulation.virtual.lossy_files import LossyFiles
 
-BATCH = b"x" * 100
 HALF = META + NEW_SUFFIX
-
-
-def settings(epoch: int, queue: bytes = b"q" * 16, *, ahead: bool = False) -> LogSettings:
-    return LogSettings(
-        queue=queue, exchange=3, epoch=epoch, cluster="c", host="h", ring_bytes=1, topics_max=100,
-        topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000,
-        segment_bytes=1 << 30, segment_entries=10, ahead=ahead,
-    )  # fmt: skip
-
-
-def made(count: int = 35, queue: bytes = b"q" * 16) -> MemoryFiles:
-    files = MemoryFiles()
-    log = open_log(files, settings(5, queue))
-    for number in range(count):
-        log.advance_clock(1_000 + number)
-        log.append(b"t", BATCH, len(BATCH))
-        group = log.gather(lambda: b"")
-        assert group is not None
-        perform(files, group)
-        log.commit(group.end)
-    return files
 
 
 def names(files: MemoryFiles, suffix: str = SEGMENT_SUFFIX) -> list[str]:

@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import pytest
 from memory_files import MemoryFiles
+from stored_log import BATCH, made
 
-from roq.log.disk_groups import perform
 from roq.log.files import SEGMENT_SUFFIX, LogRefused
 from roq.log.records import HEAD_BYTES
-from roq.log.recovery import LogSettings, open_log
 from roq.log.survey import LogSurvey, holds_nothing
-
-BATCH = b"x" * 100
-
-
-def made(count: int) -> MemoryFiles:
-    """A log with so many entries, ten in each segment, appended one microsecond apart."""
-    files = MemoryFiles()
-    log = open_log(
-        files,
-        LogSettings(
-            queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1,
-            topics_max=100, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000,
-            segment_bytes=1 << 30, segment_entries=10,
-        ),
-    )  # fmt: skip
-    for number in range(count):
-        log.advance_clock(1_000 + number)
-        log.append(b"t", BATCH, len(BATCH))
-        group = log.gather(lambda: b"")
-        assert group is not None
-        perform(files, group)
-        log.commit(group.end)
-    return files
 
 
 def segments(files: MemoryFiles) -> list[str]:
