@@ -63,7 +63,7 @@ def request() -> None:
 )  # fmt: skip
 @click.option(
     "--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, show_default=True,
-    help="Of what waits for an instance higher ones go first.",
+    help="Of the requests that wait for an instance higher ones go out first.",
 )  # fmt: skip
 @texts_option("--header", "headers", help="A text for the handler; may be repeated.")
 @codec_option
