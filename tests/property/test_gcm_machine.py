@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from roq.errors import RegistryAway, RemoteProtocolError
 from roq.gcm import events
+from roq.gcm.state.records import LOGS
 from roq.protocol import broadcast, documents, public
 from roq.protocol.control import (
     Control,
@@ -185,7 +186,8 @@ def test_every_request_is_answered_once_in_any_interleaving(
         script.pending.clear()
     assert all(len(script.answers[peer]) == 1 for peer in peers)
     if not script.machine.hosts.draining():  # else the leader tries again and again
-        assert not script.machine.operations.queues
+        # Which logs have gone it tries to write down until it can.
+        assert script.machine.operations.queues <= {LOGS}
         assert script.machine.queues.reserved == {}
     # And a later leader can do everything with what was left behind.
     for host in script.hosts.values():

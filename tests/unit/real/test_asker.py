@@ -66,6 +66,7 @@ class Scene:
         self.asker = Asker(self.paper, "r", both, both, self.response)
         self.asker._chance = cast("Any", self)
         self.random = lambda: chance
+        self.randint = lambda low, _: low
 
     def request(self, *_: object, **__: object) -> Pending[Reply]:
         self.made.append(Pending(cast("Any", Waits()), "q", AGAIN))
