@@ -30,8 +30,7 @@ class RankedMessages:
         self._columns: dict[int, bytes] = {}
         """The priority of each message, or of all, of the batches that are open; of others 0."""
         self._owed = 0
-        """Messages that went out before lower ones that were ready; below 0: lower ones had more
-        than their part, as a batch goes out as far as a member takes it."""
+        """Messages that went out before lower ones that were ready."""
 
     def __iter__(self) -> Iterator[Piece]:
         return chain.from_iterable(self._levels.values())
@@ -82,8 +81,8 @@ class RankedMessages:
     def first(self, now: float) -> Piece | None:
         """What goes out next; it stays until it is removed."""
         ready = self._ready(now)
-        if len(ready) > 1 and self._owed >= HIGHER_OF_LOWER:
-            return min(ready[1:])
+        if len(ready) > 1 and self._owed >= self._price(oldest := min(ready[1:])):
+            return oldest
         return ready[0] if ready else None
 
     def went(self, piece: Piece, now: float) -> None:
@@ -124,6 +123,10 @@ class RankedMessages:
         firsts = [self._levels[level].first(now) for level in sorted(self._levels, reverse=True)]
         return [each for each in firsts if each is not None]
 
+    def _price(self, lower: Piece) -> int:
+        """So many higher ones go out before these."""
+        return HIGHER_OF_LOWER * lower.amount
+
     def _at(self, level: int) -> FreeMessages:
         found = self._levels.get(level)
         if found is None:
@@ -144,7 +147,8 @@ class RankedMessages:
 
 class RankedRequests(RankedMessages):
     """Likewise, of a service. An instance takes what it has threads for, so none of that is left
-    free; and it begins with requests that follow each other, so no piece has holes.
+    free; of a batch lower ones go out a few at a time, and each few when it is their turn; and an
+    instance begins with requests that follow each other, so no piece has holes.
 
     Args:
         lowest: those of priority 0 that are there already.
@@ -158,6 +162,11 @@ class RankedRequests(RankedMessages):
         """Nothing."""
         del piece
         return 0
+
+    def _price(self, lower: Piece) -> int:
+        """Of the first of them: what goes with it is owed to higher ones afterwards."""
+        del lower
+        return HIGHER_OF_LOWER
 
     def _parts(self, piece: Piece) -> Iterator[tuple[int, Piece]]:
         for level, part in super()._parts(piece):

@@ -332,11 +332,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/ranked_messages.py",
         GROUPS,
         ("sorted(self._levels, reverse=True)", "sorted(self._levels)"),
-        ("len(ready) > 1 and self._owed >= HIGHER_OF_LOWER:", "False:"),
-        ("self._owed -= HIGHER_OF_LOWER * piece.amount", "self._owed = 0"),
+        ("len(ready) > 1 and self._owed >= self._price(oldest := min(ready[1:])):", "False:"),
         ("        if 1 < len(column) <= index:\n", "        if False:\n"),
         ("return int(not self.level(piece))", "return 0"),
-        ("return min(ready[1:])", "return ready[1]"),
+        ("(oldest := min(ready[1:]))", "(oldest := ready[1])"),
     ),
     *mutants(
         "roq/log/open_batches.py",
@@ -347,6 +346,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/log/ranked_messages.py",
         REQUESTED_FIRST,
+        ("        del lower\n        return HIGHER_OF_LOWER\n",
+         "        return HIGHER_OF_LOWER * lower.amount\n"),
+        ("self._owed -= HIGHER_OF_LOWER * piece.amount", "self._owed = 0"),
         ('        """Nothing."""\n        del piece\n        return 0\n',
          "        return super().reserve(piece)\n"),
         (("            for run in runs_of(part.bits << part.first):\n"

@@ -7,9 +7,9 @@ from roq.log.leases import piece_of
 from roq.log.ranked_messages import HIGHER_OF_LOWER, RankedMessages, RankedRequests
 
 
-def made(*batches: str) -> RankedMessages:
+def made(*batches: str, requests: bool = False) -> RankedMessages:
     """Batches, a digit for the priority of each message."""
-    ranked = RankedMessages()
+    ranked = RankedRequests(FreeMessages()) if requests else RankedMessages()
     for offset, ranks in enumerate(batches):
         ranked.open(offset, bytes(map(int, ranks)), 0)
         ranked.add(piece_of(offset, (1 << len(ranks)) - 1))
@@ -43,8 +43,8 @@ def test_of_ten_messages_one_is_of_the_lower_ones_that_wait() -> None:
     assert got[at[0]] == (0, 1), "the one that waits longest"
 
 
-def test_lower_ones_of_one_batch_get_their_part_from_the_beginning() -> None:
-    ranked = made("0" * 20, *(["9"] * 100))
+def test_lower_requests_of_one_batch_get_their_part_from_the_beginning() -> None:
+    ranked = made("0" * 20, *(["9"] * 100), requests=True)
     got = []
     for _ in range(60):
         piece = ranked.first(0.0)
@@ -60,8 +60,8 @@ def test_lower_ones_of_one_batch_get_their_part_from_the_beginning() -> None:
     assert low == [9, 19, 29, 39, 49, 59]
 
 
-def test_who_takes_many_lower_ones_at_once_waits_longer_for_the_next() -> None:
-    ranked = made("000", *(["9"] * 60), "0")
+def test_who_takes_many_lower_requests_at_once_waits_longer_for_the_next() -> None:
+    ranked = made("000", *(["9"] * 60), "0", requests=True)
     got = [take(ranked) for _ in range(62)]
     low = [at for at, each in enumerate(got) if each is not None and each[0] in {0, 61}]
     assert low == [9, 9 + 28], "three of forty are as many as one of ten"
@@ -76,7 +76,7 @@ def test_a_priority_that_cannot_be_is_the_highest_one() -> None:
 
 def test_an_index_that_its_batch_does_not_have_is_nobody_s() -> None:
     assert made("0900").at(0, 4) is None
-    assert made("0", "99").at(1, 7) is None
+    assert made("0", "90", requests=True).at(1, 7) is None
 
 
 def test_what_waits_for_its_time_holds_up_nobody_and_keeps_its_priority() -> None:
