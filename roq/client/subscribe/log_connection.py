@@ -3,7 +3,7 @@ client has for questions (`roq.client.io.exchange_connections`).
 
 The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread. It has no
 heartbeats: one that says nothing, though it should twice a second, is connected anew
-(`FanOutLiveness`).
+(`roq.client.subscribe.fan_out_liveness`).
 
 Without a descriptor there is no connection: nothing comes by it then, and it is tried again.
 """
@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
+from roq.client.subscribe.fan_out_liveness import FanOutLiveness
 from roq.protocol import zmtp
 from roq.protocol.framing import split_live
 from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume
@@ -25,13 +26,7 @@ from roq.runtime.interfaces import Timer
 from roq.runtime.lifeline import not_begun
 from roq.runtime.reactor import Reactor
 from roq.runtime.zmtp_client import FAN_OUTS, ZmtpClient
-from roq.timing import (
-    ANSWERING_SECONDS,
-    END_LATE_SECONDS,
-    END_SILENT_SECONDS,
-    LIVE_LOST_SECONDS,
-    LIVE_SILENT_SECONDS,
-)
+from roq.timing import END_LATE_SECONDS
 
 DRAIN_BURSTS: Final = 40
 """So many bursts at most are what has come already."""
@@ -46,59 +41,6 @@ AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
-
-
-class FanOutLiveness:
-    """Tells by its silence whether the fan-out of an exchange has lost its connection. Pure.
-
-    Nobody watches a connection of the fan-out that stands, as that would take two descriptors more
-    than the connection itself. An exchange says twice a second how far its log goes, so one that
-    has been silent for some seconds, and meanwhile answers questions, is not heard any more. One
-    that answers nothing either works hard: it has time, and is not called by everybody meanwhile.
-
-    Args:
-        since: from when on the fan-out should say something.
-    """
-
-    __slots__ = ("_doubted_at", "_since")
-
-    def __init__(self, since: float) -> None:
-        self._since = since
-        self._doubted_at: float | None = None
-
-    @property
-    def doubted(self) -> bool:
-        """Whether it was silent for so long that the exchange should be asked something."""
-        return self._doubted_at is not None
-
-    def unheard(self, now: float) -> None:
-        """Nobody listens, so it is not silent."""
-        self._since, self._doubted_at = now, None
-
-    def lost(self, now: float, live_at: float, answered_at: float | None, *, stands: bool) -> bool:
-        """Whether the connection is to be made anew.
-
-        Args:
-            now: the present time.
-            live_at: when the fan-out has said something last.
-            answered_at: when the exchange has answered a question last; None: there is no
-                connection by which it could.
-            stands: it was greeted by the exchange.
-        """
-        silent = now - max(self._since, live_at)
-        if silent <= END_SILENT_SECONDS:
-            self._doubted_at = None
-            return False
-        if self._doubted_at is None:
-            self._doubted_at = now
-        if silent > LIVE_SILENT_SECONDS:
-            return True
-        if not stands:
-            return False
-        if answered_at is None:
-            return True
-        answering = answered_at - self._doubted_at >= ANSWERING_SECONDS
-        return answering and silent > LIVE_LOST_SECONDS
 
 
 class LogConnection:

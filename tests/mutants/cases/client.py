@@ -91,7 +91,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if ready.exchange != self.log.number:\n"),
     ),
     *mutants(
-        "roq/client/subscribe/log_connection.py",
+        "roq/client/subscribe/fan_out_liveness.py",
         LIVENESS,
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
         ("        return answering and silent", "        return silent"),

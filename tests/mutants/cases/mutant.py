@@ -86,7 +86,7 @@ WIRE: Final = (
     "tests/unit/runtime/test_zmtp_server.py",
     "tests/unit/runtime/test_zmtp_fan_out.py",
 )
-LIVENESS: Final = ("tests/unit/client/subscribe/test_log_connection.py",)
+LIVENESS: Final = ("tests/unit/client/subscribe/test_fan_out_liveness.py",)
 PACING: Final = (
     "tests/unit/client/subscribe/test_backpressure.py",
     "tests/unit/client/subscribe/test_machine.py",
