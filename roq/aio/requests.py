@@ -26,7 +26,6 @@ from roq.client.request.requester import RequesterStats
 from roq.client.request.service import BatchHandler, Handler, InstanceState
 from roq.errors import RoQError, Unavailable, WouldBlock
 from roq.model import wait_seconds
-from roq.protocol.attributes import attributes_of
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -205,8 +204,7 @@ class Requester(Leaving[sync_requester.Requester]):
     ) -> PendingMany[R]:
         """Make many requests, in order; waits for room alone. See `roq.Requester.request_many`."""
         await self._know(endpoint)
-        given = attributes_of(None, None, headers, priority)
-        making = self._sync.begin_many(endpoint, values, within, given, inherit=inherit)
+        making = self._sync.begin_many(endpoint, values, within, headers, priority, inherit=inherit)
         while not making.publish():
             try:
                 await asyncio.to_thread(self._sync.wait_for_room)

@@ -146,9 +146,10 @@ class RankedMessages:
 
 
 class RankedRequests(RankedMessages):
-    """Likewise, of a service. An instance takes what it has threads for, so none of that is left
-    free; of a batch lower ones go out a few at a time, and each few when it is their turn; and an
-    instance begins with requests that follow each other, so no piece has holes.
+    """Likewise, of a service, with three differences. An instance takes what it has threads for, so
+    none of that is left free. It takes few of a batch at once, so these few have their turn without
+    waiting for that of the whole batch. And it begins with requests that follow each other, so no
+    piece has holes.
 
     Args:
         lowest: those of priority 0 that are there already.

@@ -67,7 +67,7 @@ class Opened:
         watch, statistics = cluster.watch(), cluster.statistics("numbers")
         self.given: dict[str, Any] = {
             "available": True, "check": lambda _: None, "delay": 1, "endpoint": ENDPOINT,
-            "exchange": "x9", "group": "group", "headers": None, "given": None, "host": "10.9.8.7",
+            "exchange": "x9", "group": "group", "headers": None, "host": "10.9.8.7",
             "inherit": True, "key": "k", "message": message, "messages": [(b"p",)],
             "name": "numbers", "payload": b"p", "payloads": [b"p"], "queue": "numbers",
             "receipt": receipt, "request_id": pending.id, "seconds": 1, "services": {},

@@ -199,8 +199,9 @@ class Requester:
             Unavailable: there is no room, or the exchanges do not answer, for too long.
             RoQError: as `Publisher.publish`.
         """
-        given = _beside(headers, priority)
-        return self._make(endpoint, value, within, given, delay, inherit=inherit)
+        context = CURRENT.get() if inherit else None
+        data = self._payload(endpoint, value, within, headers, priority, 0, context)
+        return self._make(endpoint, data, delay, context)
 
     def request_many(
         self,
@@ -224,8 +225,7 @@ class Requester:
             RoQError: as `request`, if none was made; else those that were not made end with this,
                 and one that is too large ends so alone.
         """
-        given = _beside(headers, priority)
-        making = self.begin_many(endpoint, values, within, given, inherit=inherit)
+        making = self.begin_many(endpoint, values, within, headers, priority, inherit=inherit)
         while not making.publish():
             try:
                 if not self._block:
@@ -237,9 +237,10 @@ class Requester:
 
     def begin_many(
         self, endpoint: Endpoint[Q, R], values: Iterable[Q], within: float | None,
-        given: Attributes | None, *, inherit: bool,
+        headers: Mapping[str, str] | None, priority: int, *, inherit: bool,
     ) -> Making[R]:  # fmt: skip
         """Requests that are to be made, as far as there is room for them; for `request_many`."""
+        given = _beside(headers, priority)
         context = CURRENT.get() if inherit else None
         head = self._head(endpoint, within, 0, context)
         encode = endpoint.encode_request
@@ -305,11 +306,9 @@ class Requester:
             inherit: in a handler, it has at most the time that is left to that one's own request.
                 It is not cancelled with that one.
         """
-        given = _beside(headers, priority)
         context = CURRENT.get() if inherit else None
-        data = self._head(endpoint, within, SILENT, context) + endpoint.encode_request(value)
+        data = self._payload(endpoint, value, within, headers, priority, SILENT, context)
         self.prepare(endpoint.service)
-        data = data if given is None else Attributed.of(data, given)
         return self._publish(endpoint, data, None, self._delayed(endpoint, delay))
 
     def wait_for_room(self) -> None:
@@ -384,12 +383,9 @@ class Requester:
     # --- inside -----------------------------------------------------------------------------------
 
     def _make(
-        self, endpoint: Endpoint[Q, R], value: Q, within: float | None,
-        given: Attributes | None, delay: When | None, *, inherit: bool,
+        self, endpoint: Endpoint[Any, R], data: bytes, delay: When | None,
+        context: RequestContext | None,
     ) -> Pending[R]:  # fmt: skip
-        context = CURRENT.get() if inherit else None
-        data = self._head(endpoint, within, 0, context) + endpoint.encode_request(value)
-        data = data if given is None else Attributed.of(data, given)
         self.prepare(endpoint.service)
         self._need_room()
         collector = self._collector
@@ -446,6 +442,16 @@ class Requester:
                 self._collector.kept.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
         return receipt
+
+    def _payload(
+        self, endpoint: Endpoint[Q, Any], value: Q, within: float | None,
+        headers: Mapping[str, str] | None, priority: int, flags: int,
+        context: RequestContext | None,
+    ) -> bytes:  # fmt: skip
+        """A request as it is published; `flags`, `context` as of `_head`."""
+        given = _beside(headers, priority)
+        data = self._head(endpoint, within, flags, context) + endpoint.encode_request(value)
+        return data if given is None else Attributed.of(data, given)
 
     def _head(
         self, endpoint: Endpoint[Any, Any], within: float | None, flags: int,

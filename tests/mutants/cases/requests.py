@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.mutants.cases.mutant import REQUESTS, Mutant, mutants
 
+_PAYLOAD: Final = "        data = self._payload(endpoint, value, within, headers, priority, "
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/client/request/machine.py",
@@ -119,12 +121,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if within is not None:\n"),
         ("                seconds = min(seconds, max(0.001, context.remaining))\n",
          "                pass\n"),
-        ("if inherit else None\n        data = self._head(endpoint, within, 0,",
-         "\n        data = self._head(endpoint, within, 0,"),
-        ("CURRENT.get() if inherit else None\n        data = self._head(endpoint, within, 0,",
-         "None\n        data = self._head(endpoint, within, 0,"),
-        ("if inherit else None\n        data = self._head(endpoint, within, SILENT,",
-         "\n        data = self._head(endpoint, within, SILENT,"),
+        (f"if inherit else None\n{_PAYLOAD}0,", f"\n{_PAYLOAD}0,"),
+        (f"CURRENT.get() if inherit else None\n{_PAYLOAD}0,", f"None\n{_PAYLOAD}0,"),
+        (f"if inherit else None\n{_PAYLOAD}SILENT,", f"\n{_PAYLOAD}SILENT,"),
         ("CURRENT.get() if inherit else None\n        head =", "None\n        head ="),
         ("            collector.inner.add(context, pending)\n", "            pass\n"),
         ("            self._collector.inner.add(context, many)\n", "            pass\n"),
