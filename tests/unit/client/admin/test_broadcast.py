@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from paper_managers import PaperManagers
 
 from roq.client.admin.broadcast import QueueStatus, Watch
 from roq.client.admin.management import Management
@@ -16,25 +16,13 @@ from roq.protocol import broadcast
 from roq.protocol.broadcast import Configuration
 
 
-class Managers:
-    """Managers that are asked where they broadcast."""
-
-    def __init__(self) -> None:
-        self.addresses = ["a", "b", "c"]
-        self.asked: list[Future[SimpleNamespace]] = []
-
-    def info(self, _seconds: float) -> Future[SimpleNamespace]:
-        self.asked.append(Future())
-        return self.asked[-1]
+@pytest.fixture
+def managers() -> PaperManagers:
+    return PaperManagers()
 
 
 @pytest.fixture
-def managers() -> Managers:
-    return Managers()
-
-
-@pytest.fixture
-def watch(engine: Engine, managers: Managers) -> Watch:
+def watch(engine: Engine, managers: PaperManagers) -> Watch:
     made = Watch(engine, cast("Management", managers))
     engine.run_sync(lambda: None)
     return made
@@ -65,7 +53,7 @@ def test_what_cannot_be_read_is_counted(watch: Watch) -> None:
 
 
 def test_silence_is_reason_to_ask_and_another_manager_comes_first(
-    watch: Watch, managers: Managers
+    watch: Watch, managers: PaperManagers
 ) -> None:
     assert len(managers.asked) == 1
     watch._engine.run_sync(watch._silent)
@@ -73,7 +61,7 @@ def test_silence_is_reason_to_ask_and_another_manager_comes_first(
     assert len(managers.asked) == 2
 
 
-def test_it_asks_on_until_some_manager_answers(watch: Watch, managers: Managers) -> None:
+def test_it_asks_on_until_some_manager_answers(watch: Watch, managers: PaperManagers) -> None:
     watch._engine.run_sync(lambda: managers.asked[0].set_exception(Unavailable("nobody")))
     assert len(managers.asked) == 2
     found = SimpleNamespace(broadcast="no address")
@@ -81,7 +69,7 @@ def test_it_asks_on_until_some_manager_answers(watch: Watch, managers: Managers)
     assert (len(managers.asked), watch.malformed) == (2, 1)
 
 
-def test_one_that_is_closed_asks_no_more(watch: Watch, managers: Managers) -> None:
+def test_one_that_is_closed_asks_no_more(watch: Watch, managers: PaperManagers) -> None:
     watch.close()
     watch._engine.run_sync(watch._locate)
     assert len(managers.asked) == 1

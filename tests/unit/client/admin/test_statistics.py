@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import cast
 
 import kpi_samples
 import msgspec
 import pytest
 from paper_exchanges import queue
+from paper_managers import PaperManagers
 
 from roq.client.admin import statistics
 from roq.client.admin.management import Management
@@ -18,31 +18,20 @@ from roq.errors import QueueNotFound, RemoteProtocolError, Unavailable
 from roq.protocol.documents import RawDocument
 
 
-class Managers:
-    """Managers that are asked where the monitor is."""
-
-    def __init__(self) -> None:
-        self.asked: list[Future[RawDocument]] = []
-
-    def ask(self, request: RawDocument, _seconds: float) -> Future[RawDocument]:
-        assert request == {"CMD": 2104, "QName": "load"}
-        self.asked.append(Future())
-        return self.asked[-1]
+@pytest.fixture
+def managers() -> PaperManagers:
+    return PaperManagers()
 
 
 @pytest.fixture
-def managers() -> Managers:
-    return Managers()
-
-
-@pytest.fixture
-def stream(engine: Engine, managers: Managers) -> Statistics:
+def stream(engine: Engine, managers: PaperManagers) -> Statistics:
     made = Statistics(engine, cast("Management", managers), "load")
     engine.run_sync(lambda: None)
     return made
 
 
-def answer(stream: Statistics, managers: Managers, answer: RawDocument | Exception) -> None:
+def answer(stream: Statistics, managers: PaperManagers, answer: RawDocument | Exception) -> None:
+    assert managers.requests == [{"CMD": 2104, "QName": "load"}] * len(managers.asked)
     last = managers.asked[-1]
     give = last.set_exception if isinstance(answer, Exception) else last.set_result
     stream._engine.run_sync(lambda: give(answer))  # type: ignore[arg-type]
@@ -56,7 +45,7 @@ def answer(stream: Statistics, managers: Managers, answer: RawDocument | Excepti
     ],
 )
 def test_a_queue_that_is_not_there_is_looked_for_again(
-    stream: Statistics, managers: Managers, error: Exception, state: StreamState
+    stream: Statistics, managers: PaperManagers, error: Exception, state: StreamState
 ) -> None:
     answer(stream, managers, error)
     assert (stream.state, stream.reason) == (state, str(error))
@@ -65,7 +54,7 @@ def test_a_queue_that_is_not_there_is_looked_for_again(
 
 
 def test_a_queue_without_a_monitor_is_stopped_and_its_limits_are_known(
-    stream: Statistics, managers: Managers
+    stream: Statistics, managers: PaperManagers
 ) -> None:
     described = msgspec.to_builtins(queue(running=False))
     answer(stream, managers, described)
@@ -74,7 +63,7 @@ def test_a_queue_without_a_monitor_is_stopped_and_its_limits_are_known(
 
 
 def test_documents_make_it_live_and_silence_makes_it_search(
-    stream: Statistics, managers: Managers, monkeypatch: pytest.MonkeyPatch
+    stream: Statistics, managers: PaperManagers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = kpi_samples.exchange(0.0, 1).document
     other = kpi_samples.exchange(0.0, 1, queue="other").document
