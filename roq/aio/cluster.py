@@ -16,7 +16,6 @@ from roq.aio.transactions import Check, TransactionalPublisher, asked_in_loop
 from roq.aio.twin import Leaving, Told, awaited, in_loop, made, made_of, opened
 from roq.client import cluster as sync
 from roq.client.consume import consumer as sync_consumer
-from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.request import requester as sync_requester
 from roq.client.request.commands import Settings
@@ -25,6 +24,7 @@ from roq.client.session.status_reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.transact import publisher as sync_transactions
 from roq.protocol.control import ClusterInfo
+from roq.runtime.addresses import Translate
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
 from roq.client.consume.dead_letters import DeadLetters, of_letters
 from roq.client.consume.lookup import MessageCommands
 from roq.client.io import at_exit as farewell
-from roq.client.io.engine import Engine, Translate, wait_result
+from roq.client.io.engine import Engine, wait_result
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
@@ -53,7 +53,7 @@ from roq.protocol.public_answers import (
 )
 from roq.read.message import Gap
 from roq.runtime import descriptors
-from roq.runtime.addresses import parse_addresses, what_is_at
+from roq.runtime.addresses import Translate, parse_addresses, what_is_at
 from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
 
 DESCRIPTORS_MOST: Final = 65_536

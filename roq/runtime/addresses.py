@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from roq.errors import InvalidRequest
 from roq.model import endpoint_of
 
 CLIENT_PORT: Final = 5000
+Translate = Callable[[str], str]
+"""Gives the address to connect to instead of another one."""
 
 
 def parse_addresses(addresses: str | Iterable[str]) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from roq.client.io.engine import Translate
 from roq.errors import Closed
 from roq.exchange.events import Effect, Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
@@ -16,6 +15,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits
 from roq.protocol.channel import ACK, CONTROL, READER_TAG_BYTES
 from roq.protocol.control import Topology
+from roq.runtime.addresses import Translate
 from roq.runtime.interfaces import Call, Loop, Timer
 from roq.testing.virtual_time import GivenUp, OneThread, VirtualTime
 

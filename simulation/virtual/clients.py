@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.publish.machine import facts_of
 from roq.client.publish.receipt import Receipt, SendStatus
@@ -20,6 +19,7 @@ from roq.client.session.status import (
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.model import LogId, PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
+from roq.runtime.addresses import Translate
 from roq.runtime.backoff import Jitter
 from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.virtual.actors.publisher import NobodyWaits, Publisher

@@ -27,6 +27,7 @@ from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
 from roq.errors import Closed, Reentered, Unavailable
 from roq.runtime import descriptors
+from roq.runtime.addresses import Translate
 from roq.runtime.backoff import Jitter
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc_connections import RpcConnections
@@ -43,8 +44,6 @@ GRACE_SECONDS: Final = 0.5
 """An answer that says that time is over may come so late."""
 
 T = TypeVar("T")
-Translate = Callable[[str], str]
-"""Gives the address to connect to instead of another one."""
 
 
 class Engine:

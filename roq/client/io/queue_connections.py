@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.control import Topology
+from roq.runtime.addresses import Translate
 from roq.runtime.interfaces import Loop
-
-if TYPE_CHECKING:  # machines import this, and need no engine
-    from roq.client.io.engine import Translate
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Protocol
 import msgspec
 import zmq
 
-from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnection, MonitorConnections
 from roq.client.session.events import (
     AliveWanted,
@@ -51,6 +50,7 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.runtime import descriptors
+from roq.runtime.addresses import Translate
 from roq.runtime.backoff import Jitter
 from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.rpc_connections import NotReached, RpcConnections
