@@ -69,11 +69,11 @@ class Opened:
             "available": True, "check": lambda _: None, "delay": 1, "endpoint": ENDPOINT,
             "exchange": "x9", "group": "group", "headers": None, "host": "10.9.8.7",
             "inherit": True, "key": "k", "message": message, "messages": [(b"p",)],
-            "name": "numbers", "payload": b"p", "payloads": [b"p"], "queue": "numbers",
-            "receipt": receipt, "request_id": pending.id, "seconds": 1, "services": {},
-            "status": receipt.wait(),
-            "to": "latest", "transaction": transaction.id, "tries": 1, "value": b"v",
-            "values": [b"v"], "within": None,
+            "name": "numbers", "payload": b"p", "payloads": [b"p"], "priority": 0,
+            "queue": "numbers", "receipt": receipt, "request_id": pending.id, "seconds": 1,
+            "services": {}, "status": receipt.wait(), "to": "latest",
+            "transaction": transaction.id, "tries": 1, "value": b"v", "values": [b"v"],
+            "within": None,
         }  # fmt: skip
         self.objects = [
             cluster, publisher, consumer, requester, pending, many, producer, transaction, message,
