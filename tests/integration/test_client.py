@@ -179,6 +179,24 @@ def test_exchanges_are_added_once_per_transaction(cluster: roq.Cluster) -> None:
     cluster.remove_queue("wide")
 
 
+def test_a_loop_leaves_out_nothing_of_a_batch_that_was_begun_by_receive(
+    cluster: roq.Cluster, queue: str
+) -> None:
+    with cluster.publisher(queue) as publisher, cluster.subscriber(queue, "t") as subscriber:
+        for names in ((b"1",), (b"2", b"3", b"4"), (b"5",)):
+            publisher.publish_many(list(names), "t")[0].wait()
+        read: list[bytes] = []
+        for message in subscriber:
+            read.append(message.payload)
+            if read == [b"1"]:
+                received = subscriber.receive(30)
+                assert received is not None
+                read.append(received.payload)
+            if read[-1] == b"5":
+                break
+        assert read == [b"1", b"2", b"3", b"4", b"5"]
+
+
 def test_what_cannot_be_is_refused_with_its_own_error(cluster: roq.Cluster) -> None:
     with pytest.raises(InvalidName):
         cluster.create_queue("a/b")

@@ -177,6 +177,22 @@ def test_every_call_in_a_forked_child_is_refused_and_none_hangs(
         transaction.rollback()
 
 
+def test_a_loop_that_was_begun_gives_a_forked_child_nothing_of_the_batch_that_it_stands_in(
+    cluster: roq.Cluster, queue: str
+) -> None:
+    with cluster.publisher(queue) as publisher, cluster.subscriber(queue, "loop") as subscriber:
+        messages, batches = iter(subscriber), subscriber.batches()
+        publisher.publish_many([b"one", b"two", b"three"], "loop")[0].wait()
+        assert next(messages).payload == b"one"
+        calls: Calls = {
+            "iterated on": lambda: next(messages),
+            "batches": lambda: next(batches),
+        }
+        wrong = wrong_in_child(calls)
+        assert not wrong, "\n".join(wrong)
+        assert [next(messages).payload for _ in range(2)] == [b"two", b"three"], "the parent's"
+
+
 def test_a_forked_child_opens_a_client_of_its_own(cluster: roq.Cluster, queue: str) -> None:
     address = cluster.addresses[0]
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -293,10 +294,13 @@ class Subscriber:
     # --- the user's side --------------------------------------------------------------------------
 
     def _message_runs(self) -> Iterator[Iterator[Message]]:
-        yield self._rest
-        while self._fill_or_end():
-            self._rest = self._take_messages()
-            yield self._rest
+        rest: Iterator[Message] | None = None
+        # Another one: `receive` was called in the loop, and has taken the first of a batch.
+        while self._rest is not rest or self._fill_or_end():
+            if self._rest is rest:
+                self._rest = self._take_messages()
+            rest = self._rest
+            yield rest
 
     def _take_messages(self) -> Iterator[Message]:
         batch = self._items[0]
@@ -416,7 +420,8 @@ _opened: weakref.WeakSet[Subscriber] = weakref.WeakSet()
 def _after_fork() -> None:
     """In a forked child: what has come is its parent's, and the next call is refused."""
     for subscriber in _opened:
-        subscriber._rest = iter(())  # noqa: SLF001 - of this module
+        # To its end, and not another one: a loop that was begun stands in this one.
+        deque(subscriber._rest, maxlen=0)  # noqa: SLF001 - of this module
         subscriber._items.clear()  # noqa: SLF001
 
 
