@@ -61,6 +61,9 @@ class Reactor(Loop):
         self._longest_turn = 0.0
         self._turn = threading.Lock()
         """Held by the loop, but while it sleeps; then by who runs something in its place."""
+        self._awake = False
+        """Whether it is the loop that holds it, and gives it back at its end: what the handler of a
+        signal raises may leave the loop while it waits for another one that holds it."""
         # A signal handler may call while the thread that it interrupts is waking the loop itself.
         self._lock = threading.RLock()
         self._handlers[self._wake_read] = self._woken
@@ -139,7 +142,9 @@ class Reactor(Loop):
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""
         self._woke = time.monotonic()
-        with self._turn:
+        self._turn.acquire()
+        self._awake = True
+        try:
             while not self._stopping:
                 self._run_calls()
                 self._run_timers()
@@ -150,6 +155,11 @@ class Reactor(Loop):
                     if events & ~_POLLOUT and (handler := self._handlers.get(key)) is not None:
                         handler()
             self._run_calls()
+        finally:
+            self._asleep = False
+            if self._awake:
+                self._awake = False
+                self._turn.release()
 
     def take_longest_turn(self) -> float:
         """Seconds that the longest turn since the last call has taken: so long nobody was heard."""
@@ -182,12 +192,14 @@ class Reactor(Loop):
             polled = self._polled = list(wanted.items())
         self._asleep = True
         timeout_ms = self._timeout_ms()
+        self._awake = False
         self._turn.release()
         try:
             return cast("list[tuple[_Key, int]]", zmq_poll(polled, timeout_ms))
         finally:
             self._asleep = False  # before it waits: else who calls here again and again goes first
             self._turn.acquire()
+            self._awake = True
             self._woke = time.monotonic()
 
     def _timeout_ms(self) -> int:

@@ -1,4 +1,5 @@
 import os
+import signal
 import socket
 import threading
 import time
@@ -143,6 +144,45 @@ def test_what_is_called_here_wakes_the_loop_at_its_end(
     assert happened == ["alone", "run", "woken"]
     reactor._asleep = False
     assert reactor.take_longest_turn() > 0
+
+
+def test_a_signal_that_ends_a_loop_leaves_the_turn_to_who_runs_something_in_its_place(
+    reactor: Reactor,
+) -> None:
+    """As Ctrl-C does where no handler makes it a call in the loop."""
+    entered, failed = threading.Event(), list[BaseException]()
+    main = threading.get_ident()
+
+    def run() -> None:
+        reactor.call_soon(lambda: None)
+        reactor._wake()
+        entered.set()
+        while reactor._asleep:  # until it waits for its turn, or is about to
+            continue
+        signal.pthread_kill(main, signal.SIGINT)
+        assert ended.wait(30)
+
+    def call_here() -> None:
+        try:
+            while not entered.is_set():
+                if reactor._asleep and not reactor._turn.locked():
+                    reactor.call_here(run)
+        except BaseException as error:  # noqa: BLE001 - told
+            failed.append(error)
+
+    ended = threading.Event()
+    other = threading.Thread(target=call_here)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            reactor.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        ended.set()
+        other.join(30)
+    assert not failed
+    assert not reactor._turn.locked()
 
 
 def test_a_loop_that_is_woken_has_its_turn_before_who_calls_here_again(reactor: Reactor) -> None:
