@@ -399,7 +399,8 @@ class JobInstances:
 
     def _bound_waits(self, connection: sa.Connection, now: int) -> bool:
         """The clock may have been set back: nobody waits longer for what it has said once than if
-        it had said so now. Jobs that were submitted for a time wait for that.
+        it had said so now. Jobs that were submitted for a time wait for that. What runs has begun
+        now at the latest, and has all of its time from then on.
 
         Returns:
             Whether that is all; False: there may be more.
@@ -417,6 +418,12 @@ class JobInstances:
             "UPDATE job_instance SET expires = :latest WHERE id IN (SELECT id FROM job_instance"
             f" WHERE dead = 0 AND expires > :latest{ends})",
             latest=now + int(EXPIRE_SECONDS * MICROSECONDS),
+        )
+        run(
+            connection,
+            "UPDATE job SET started = :now, deadline = :now + deadline - started WHERE id IN"
+            f" (SELECT id FROM job WHERE status = 'RUNNING' AND started > :now{ends})",
+            now=now,
         )
         return changed.rowcount < 10 * BLOCK
 

@@ -102,6 +102,29 @@ def test_a_look_says_what_is_due(lab: Lab) -> None:
     lab.check()
 
 
+@pytest.mark.parametrize("looked_before", [False, True])
+def test_a_run_that_does_not_stop_waits_for_no_clock_that_was_set_back(
+    lab: Lab, looked_before: bool
+) -> None:
+    job, mine = lab.submit(), lab.instance()
+    lab.claim(mine)
+    for _ in range(5 if looked_before else 0):
+        with lab.database.write() as connection:
+            lab.instances.tidy(connection)
+    after(lab, -86_400)
+    with lab.database.write() as connection:
+        lab.instances.tidy(connection)
+    assert not look(lab, mine).late
+    after(lab, 2 * SPAN / 1_000_000 - 1)
+    assert not look(lab, mine).late, "it has all of its time"
+    after(lab, 1)
+    assert look(lab, mine).late
+    with lab.database.write() as connection:
+        assert lab.instances.end_late(connection) == 1
+    assert lab.status(job) is JobStatus.CREATED
+    lab.check()
+
+
 def test_switches_are_seen(lab: Lab) -> None:
     lab.declare("A", None)
     operate = lab.jobs.operate
