@@ -96,12 +96,18 @@ class StuckWorkers:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
-            now = time.monotonic()
-            for node, heard in list(self._heard.items()):
+            for node in list(self._heard):
                 step = self._steps[node]
-                if now - heard > self._seconds + step * STEP_SECONDS and step < len(_WAYS):
+                if step < len(_WAYS) and self.is_overdue(node, step):
                     self._steps[node] += 1
                     _WAYS[step](node)
+
+    def is_overdue(self, node: WorkerController, step: int) -> bool:
+        """Whether it stands still, and so many ways to end it had time enough to do so."""
+        heard = self._heard.get(node)
+        return heard is not None and (
+            time.monotonic() - heard > self._seconds + step * STEP_SECONDS
+        )
 
 
 def _abort(node: WorkerController) -> None:
@@ -119,9 +125,14 @@ def _give_up(node: WorkerController) -> None:
     node.notify_inproc("errordown", node=node, error="it did not end")
 
 
+def pid_of(node: WorkerController) -> int:
+    """The process of a worker."""
+    return int(node.gateway._io.popen.pid)  # type: ignore[attr-defined]
+
+
 def _signal(node: WorkerController, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.kill(node.gateway._io.popen.pid, number)  # type: ignore[attr-defined]
+        os.kill(pid_of(node), number)
 
 
 _WAYS: Final = (_abort, _kill, _give_up)

@@ -9,16 +9,34 @@ from pathlib import Path
 SUPPORT = Path(__file__).parents[1] / "support"
 CONFTEST = f"""
 import os, sys, time
+from contextlib import suppress
 sys.path.insert(0, {str(SUPPORT)!r})
 import pytest
 import stuck_workers
 
-stuck_workers.STEP_SECONDS = 1.0
+FOLDER = {{folder!r}}
+
+class StuckWorkers(stuck_workers.StuckWorkers):
+    def is_overdue(self, node, step):
+        # Not by time, which a busy machine takes: those that are to stand still say so.
+        pid = stuck_workers.pid_of(node)
+        told = os.path.join(FOLDER, f"{{{{pid}}}} stands still")
+        if not os.path.exists(told):
+            return False
+        with suppress(OSError), open(f"/proc/{{{{pid}}}}/stat") as stat:
+            if step and stat.read().rpartition(")")[2].split()[0] not in "TZX":
+                return False  # it is ending
+        # The pipe tells the end of those that no child keeps it open for.
+        return step < 2 or os.path.exists(os.path.join(FOLDER, f"{{{{pid}}}} has a child"))
+
+    def pytest_sessionfinish(self):
+        super().pytest_sessionfinish()
+        new("over")
 
 def pytest_configure(config):
     config.pluginmanager.register(stuck_workers.LimitOfEachRun())
     if config.getvalue("dist") != "no":
-        config.pluginmanager.register(stuck_workers.StuckWorkers(8.0, again={{again}}))
+        config.pluginmanager.register(StuckWorkers(8.0, again={{again}}))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
@@ -27,24 +45,34 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_runtest_logfinish(nodeid):
     in_worker = "PYTEST_XDIST_WORKER" in os.environ
     if in_worker and "between.py::test_first" in nodeid and new("between"):
+        stand_still()
         time.sleep(600)
+
+def stand_still():
+    new(f"{{{{os.getpid()}}}} stands still")
 
 def leave_a_child():
     if not os.fork():
-        time.sleep(14)  # it keeps the worker's pipe, and `run` waits for its end
+        for _ in range(6_000):  # it keeps the worker's pipe, and `run` waits for its end
+            if os.path.exists(os.path.join(FOLDER, "over")):
+                break
+            time.sleep(0.01)
+        os._exit(0)
+    new(f"{{{{os.getpid()}}}} has a child")
+    stand_still()
     os._exit(0)
 
 def new(name):
     try:
-        open(os.path.join({{folder!r}}, name), "x").close()
+        open(os.path.join(FOLDER, name), "x").close()
     except FileExistsError:
         return False
     return True
 """
-STOPPED = "os.kill(os.getpid(), signal.SIGSTOP)"
+STOPPED = "stand_still(); os.kill(os.getpid(), signal.SIGSTOP)"
 TESTS = """
 import os, signal
-from conftest import leave_a_child, new
+from conftest import leave_a_child, new, stand_still
 
 def test_first():
     pass
