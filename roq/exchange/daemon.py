@@ -33,7 +33,7 @@ from roq.exchange.events import (
     Woken,
 )
 from roq.exchange.intake import batch_bytes_max
-from roq.exchange.kpi_report import CpuMeter, busiest_publishers, load_of, metrics_of
+from roq.exchange.kpi_report import CpuMeter, busiest_publishers, load_of, memory_bytes, metrics_of
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
@@ -167,7 +167,9 @@ class ExchangeServer:
     def report(self) -> ExchangeReport:
         """How this exchange is, for its monitor."""
         cpu_percent = self._cpu.read(self.reactor.now())
-        self._load = load_of(self.core, cpu_percent, self.reactor.take_longest_turn())
+        self._load = load_of(
+            self.core, cpu_percent, self.reactor.take_longest_turn(), memory_bytes()
+        )
         return ExchangeReport(
             queue_id=self._spec.queue_id,
             exchange=self.info,

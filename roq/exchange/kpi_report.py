@@ -44,12 +44,15 @@ def memory_bytes() -> int:
         return 0
 
 
-def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0) -> ExchangeLoad:
+def load_of(
+    core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0, memory: int = 0
+) -> ExchangeLoad:
     """The counters of an exchange and its present state.
 
     Args:
         cpu_percent: of one core, since the last report.
         lag_seconds: the longest turn of the loop since then.
+        memory: resident, of its process, in bytes; 0: it is not known.
     """
     messages, payload_bytes, batches = core.totals()
     counters = core.counters
@@ -65,7 +68,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         end_offset=core.log.end,
         floor_offset=core.log.following(core.log.floor),
         cpu_percent=cpu_percent,
-        memory_bytes=memory_bytes(),
+        memory_bytes=memory,
         malformed=counters.malformed,
         duplicates=counters.duplicates,
         resets=counters.resets,
