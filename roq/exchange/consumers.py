@@ -326,6 +326,8 @@ class Consumers(Generic[B]):
 
     def take_changes(self) -> bytes:
         """What is to be written into the log now; empty: nothing has changed."""
+        if not (self._touched or self._deleted):
+            return b""
         touched, self._touched = self._touched, {}
         deltas, self._deleted = ends_of(self._deleted), {}
         for name in touched:

@@ -87,17 +87,20 @@ def _holder(kind: object) -> type[Any]:
 
 
 def _plain(value: object, depth: int) -> object:
-    """Integral numbers of any BSON type as int; everything below as well."""
+    """What is not in `_PLAIN`: integral numbers of any BSON type as int, and all that is below."""
     if isinstance(value, int):
-        return value if isinstance(value, bool) else int(value)
+        return int(value)
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
     if depth == 0:
         raise RemoteProtocolError(f"document nested deeper than {DEPTH_MAX}")
     if isinstance(value, dict):
-        return {key: _plain(inner, depth - 1) for key, inner in value.items()}
+        return {
+            key: inner if type(inner) in _PLAIN else _plain(inner, depth - 1)
+            for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_plain(inner, depth - 1) for inner in value]
+        return [inner if type(inner) in _PLAIN else _plain(inner, depth - 1) for inner in value]
     # Kinds of BSON string and binary are subclasses, and one (code) cannot be hashed.
     if isinstance(value, str):
         return str(value)

@@ -164,6 +164,8 @@ class OffsetChain:
 
     def retry_at(self) -> float | None:
         """When `wants` has something again that it does not have now."""
+        if not self.repairs:
+            return None
         return min(
             (repair.not_before for repair in self.repairs.values() if not repair.in_flight),
             default=None,

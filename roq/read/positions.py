@@ -67,6 +67,8 @@ class Positions:
         """Everything below this offset was received, or is known to be gone."""
         chain = self._chain
         read = max(self._checked, chain.verified or 0)
+        if not self._missing:
+            return read
         for topic, head in list(self._missing.items()):
             if chain.need(topic, head):
                 del self._missing[topic]
