@@ -65,6 +65,10 @@ class Asked:
         pending = self.pending
         return self.requester.alive and pending is not None and not pending.done()
 
+    def why(self) -> str:
+        """What it waits for, in words."""
+        return f"request {self.number} of {self.requester} has not ended: {self.pending}"
+
     @property
     def told(self) -> str:
         """How an exchange has told its requester that it has ended; empty: none has.
@@ -253,17 +257,17 @@ class Asking:
 
     # --- at the end -------------------------------------------------------------------------------
 
-    def waits(self) -> str:
-        """A request of a living requester that has not ended; empty: there is none.
+    @property
+    def open(self) -> Asked | None:
+        """A request of a living requester that has not ended; None: there is none.
 
         This is asked before each event, so what waits no more is not looked at again.
         """
         while self._open:
-            each = self._open[-1]
-            if each.waits:
-                return f"request {each.number} of {each.requester} has not ended: {each.pending}"
+            if self._open[-1].waits:
+                return self._open[-1]
             self._open.pop()
-        return ""
+        return None
 
     def look_again(self, asked: Asked, found: Pending[Any], *, there: bool) -> None:
         """Somebody has asked for an accepted request by its id, when all is over.

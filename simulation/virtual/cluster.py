@@ -290,7 +290,12 @@ class Cluster:
     @property
     def exchanges(self) -> list[ExchangeShell]:
         """The exchanges that run."""
-        return [each for each in self.children if isinstance(each, ExchangeShell)]
+        return [
+            each.shell
+            for host in self.hosts
+            for each in host.running.values()
+            if isinstance(each.shell, ExchangeShell) and each.shell.process.alive
+        ]
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Let time pass until this is so; False if it is not in time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from roq.client.consume.holding import Holding
+from roq.client.consume.holding import Holding, Segment
 from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.seat import Membership, SeatPhase
 from roq.client.consume.shell import ConsumerShell
@@ -206,6 +206,8 @@ class MemberShell(Joining):
         self._working = False
         self._pending: list[Holding] = []
         """Acknowledged, and not all of it confirmed."""
+        self._held: dict[Holding, list[Segment]] = {}
+        """By which leases, as the watch knows it; others come as another list."""
         retry, most = RETRY_SECONDS
         member = Membership(
             id=self.id, name=process.name, group=GROUP, latest=False, start_us=0,
@@ -266,8 +268,10 @@ class MemberShell(Joining):
             self.process.world.note(self.process.name, "has lost what it worked on")
 
     def _answered(self) -> None:
-        for seat in self.shell.seats.values():
-            for holding in seat.holdings.values():
-                self._sharing.resumed(self.process.name, holding)
-        name = self.process.name
+        name, known = self.process.name, self._held
+        holdings = [each for seat in self.shell.seats.values() for each in seat.holdings.values()]
+        self._held = {each: each.segments for each in holdings}
+        for each, segments in self._held.items():
+            if known.get(each) is not segments:
+                self._sharing.resumed(name, each)
         self._pending = [each for each in self._pending if self._sharing.look_at(name, each)]

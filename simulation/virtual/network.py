@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -80,11 +81,11 @@ class Pipe(Generic[M]):
             self._losses -= 1
         elif at <= self._until:
             self._under_way += 1
-            self._world.call_at(at, lambda: self._arrive(at, message))
+            self._world.call_at(at, partial(self._arrive, at, message))
             if self._repeats:
                 self._repeats -= 1
                 self._under_way += 1
-                self._world.call_at(at, lambda: self._arrive(at, message))
+                self._world.call_at(at, partial(self._arrive, at, message))
 
     def _arrive(self, at: float, message: M) -> None:
         self._under_way -= 1

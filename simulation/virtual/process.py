@@ -49,10 +49,6 @@ class Clocks:
         self.wall = wall
         self._world = world
 
-    def monotonic(self) -> float:
-        """Seconds."""
-        return self._world.now * self.rate
-
     def true(self, monotonic: float) -> float:
         """The true time at which the monotonic clock shows this."""
         return monotonic / self.rate + ROUNDING_SECONDS
@@ -107,7 +103,7 @@ class Process(Loop):
 
     def now(self) -> float:
         """Seconds on the monotonic clock of its machine."""
-        return self.clocks.monotonic()
+        return self.world.now * self.clocks.rate
 
     def add(self, source: Source, handler: Call) -> None:
         """Call `handler` when `source` says that it is readable."""
@@ -128,23 +124,20 @@ class Process(Loop):
 
     def call_soon(self, function: Call) -> None:
         """Call `function` in a turn of its own."""
-        self.world.call_at(self.world.now, lambda: self.turn(function))
+        self.world.call_at(self.world.now, partial(self.turn, function))
 
     def call_at(self, when: float, function: Call) -> Timer:
         """Call `function` at the time `when` of `now()`."""
         timer = Timer(when, function)
-
-        def ring() -> None:
-            if timer.call is not None:
-                call, timer.call = timer.call, None
-                call()
-
-        def due() -> None:
-            if timer.call is not None:
-                self.turn(ring)
-
-        self.world.call_at(self.clocks.true(when), due)
+        self.world.call_at(self.clocks.true(when), partial(self._due, timer))
         return timer
+
+    def _due(self, timer: Timer) -> None:
+        if self.paused:
+            self.turn(partial(_ring, timer))
+        elif self.alive and timer.call is not None:
+            call, timer.call = timer.call, None
+            self.turn(call)
 
     def stop(self) -> None:
         """The process ends by itself."""
@@ -262,6 +255,13 @@ class Process(Loop):
         return self._wires.weather
 
 
+def _ring(timer: Timer) -> None:
+    """It may have been cancelled while its process stood still."""
+    if timer.call is not None:
+        call, timer.call = timer.call, None
+        call()
+
+
 class _Gate:
     """Hands what the network brings to a process, in its turns."""
 
@@ -276,13 +276,13 @@ class _Gate:
         server, process = self._server, self._process
         assert server is not None  # noqa: S101 - only servers are connected to
         process.joined(connection, dialed=False)
-        process.turn(lambda: server.accepted(connection))
+        process.turn(partial(server.accepted, connection))
 
     def received(self, connection: Connection, frames: Frames) -> None:
-        self._process.turn(lambda: self._peer.received(connection, frames))
+        self._process.turn(partial(self._peer.received, connection, frames))
 
     def disconnected(self, connection: Connection) -> None:
-        self._process.turn(lambda: self._peer.disconnected(connection))
+        self._process.turn(partial(self._peer.disconnected, connection))
 
 
 class LocalWorld:
@@ -300,7 +300,8 @@ class LocalWorld:
     @property
     def now(self) -> float:
         """Seconds."""
-        now = self._process.now()
+        process = self._process
+        now = process.world.now * process.clocks.rate
         self._seen = now if self._active is None else self._active.read(now)
         return self._seen
 
@@ -327,4 +328,4 @@ class LocalWorld:
         """Have this done in so many seconds."""
         process = self._process
         at = process.world.now + max(0.0, delay) / process.clocks.rate + ROUNDING_SECONDS
-        return process.world.call_at(at, lambda: process.turn(action))
+        return process.world.call_at(at, partial(process.turn, action))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from roq.client.consume.seat import SeatPhase
 from roq.gcm.state.records import QueueRecord
+from roq.log.groups import ConsumerGroup
 from roq.model import QueueState, exchange_name
 from roq.simulation.virtual.children import ExchangeShell
 from roq.simulation.virtual.clients import PublisherShell
@@ -15,6 +17,7 @@ from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.disks import Messages, add_messages
 from roq.simulation.virtual.hosts import Running
 from roq.simulation.virtual.kinds import Does, that
+from roq.simulation.virtual.members import Joining
 from roq.simulation.virtual.troubles import CUTTING_OFF
 from roq.testing.history import StreamVerdict
 
@@ -128,21 +131,32 @@ def not_joined(cluster: Cluster) -> str:
     return ""
 
 
-def not_done(cluster: Cluster) -> str:
-    """What members and instances have still to do; empty: nothing."""
-    if waits := cluster.watch.asking.waits():
-        return waits
+def not_done(cluster: Cluster) -> Callable[[], str] | None:
+    """What members and instances have still to do; None: nothing.
+
+    This is asked before each event, so it is put into words only when these are wanted.
+    """
+    if (asked := cluster.watch.asking.open) is not None:
+        return asked.why
     members = [*cluster.members, *cluster.services]
-    for shell in cluster.exchanges:
-        core = shell.exchange.core
-        for group in core.consumers.groups if shell.spec.queue == QUEUE else ():
-            if members and (group.base < core.log.committed or group.out):
-                return (
-                    f"the group is not done at {shell.spec.child}: {group.out} are out, offset "
-                    f"{group.base} is open, {core.log.committed} is next"
-                )
-    waiting = [each for each in members if each.process.alive and each.shell.unsettled]
-    return next((f"{each.process.name} waits, and says: {each.why}" for each in waiting), "")
+    for shell in cluster.exchanges if members else ():
+        committed = shell.exchange.core.log.committed
+        for group in shell.exchange.core.consumers.groups if shell.spec.queue == QUEUE else ():
+            if group.base < committed or group.out:
+                return partial(_work_left, shell, group)
+    waiting = (each for each in members if each.process.alive and each.shell.unsettled)
+    return next((partial(_waits, each) for each in waiting), None)
+
+
+def _work_left(shell: ExchangeShell, group: ConsumerGroup[bytes]) -> str:
+    return (
+        f"the group is not done at {shell.spec.child}: {group.out} are out, offset {group.base} is "
+        f"open, {shell.exchange.core.log.committed} is next"
+    )
+
+
+def _waits(joined: Joining) -> str:
+    return f"{joined.process.name} waits, and says: {joined.why}"
 
 
 def work_done(cluster: Cluster) -> int:

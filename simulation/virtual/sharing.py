@@ -81,25 +81,29 @@ class Sharing:
 
     def look_at(self, member: str, holding: Holding) -> bool:
         """Note what of this is confirmed; whether more may come of it."""
-        first = holding.first
+        states = holding.states
+        if KEPT in states:
+            self._confirm(member, holding)
+        return ACKED in states or TOLD in states
+
+    def _confirm(self, member: str, holding: Holding) -> None:
         by_lease = {
             index: number
             for number, start, length in holding.segments
             for index in range(start, start + length)
         }
-        for at, state in enumerate(holding.states):
-            place = Place(holding.log, holding.offset, first + at)
+        for at, state in enumerate(holding.states, start=holding.first):
+            place = Place(holding.log, holding.offset, at)
             if state != KEPT or place in self._confirmed:
                 continue
             self._confirmed[place] = member
             self._checked["only the newest lease of a message counts"] += 1
-            mine, (newest, holder) = by_lease.get(place.message), self._leases.get(place, (0, ""))
+            mine, (newest, holder) = by_lease.get(at), self._leases.get(place, (0, ""))
             if mine is not None and mine < newest:
                 self._tell(
                     "holders",
                     f"{member} was confirmed {place} by lease {mine}, while {holder} has {newest}",
                 )
-        return any(state in {ACKED, TOLD} for state in holding.states)
 
     def _tell(self, kind: str, text: str) -> None:
         self._told[kind] += 1

@@ -294,10 +294,11 @@ class Trial:
             stuck_reader = next(each for each in readers if each.waits)
             raise Unavailable(f"{stuck_reader.process.name} waits for what does not come")
         done = -1
-        while not cluster.until(lambda: not promises.not_done(cluster), SETTLE_SECONDS):
+        while not cluster.until(lambda: promises.not_done(cluster) is None, SETTLE_SECONDS):
             before, done = done, promises.work_done(cluster)
             if done <= before:
-                raise Unavailable(promises.not_done(cluster))
+                why = promises.not_done(cluster)
+                raise Unavailable(why() if why is not None else "nothing, as it seems")
         if self.case.requesters:
             self._ask_by_ids()
 

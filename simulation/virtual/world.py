@@ -16,6 +16,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final, Protocol
 
+import msgspec
+
 from roq.read.message import MICROSECONDS
 
 START_SECONDS: Final = 100.0
@@ -24,31 +26,24 @@ AT_ONCE_MAX: Final = 100_000
 WALL_CLOCK_AT_START: Final = 1_700_000_000.0
 
 
-class Call:
-    """Something that will be done at a time, unless it is cancelled."""
+class Call(msgspec.Struct, eq=False):
+    """Something that will be done at a time, unless it is cancelled.
 
-    __slots__ = ("_action", "at")
+    Attributes:
+        action: what is to be done; None: it will not be (any more).
+    """
 
-    def __init__(self, at: float, action: Callable[[], None]) -> None:
-        self.at = at
-        self._action: Callable[[], None] | None = action
-
-    def __repr__(self) -> str:
-        return f"<call of {self._action}>"
+    at: float
+    action: Callable[[], None] | None
 
     @property
     def cancelled(self) -> bool:
         """Whether it will not be done (any more)."""
-        return self._action is None
+        return self.action is None
 
     def cancel(self) -> None:
         """Do not do it; idempotent."""
-        self._action = None
-
-    def take(self) -> Callable[[], None] | None:
-        """What is to be done; it is done only once."""
-        action, self._action = self._action, None
-        return action
+        self.action = None
 
 
 class Time(Protocol):
@@ -129,36 +124,34 @@ class World:
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
-        end = self.now + seconds
-        while self._calls and self._calls[0][0] <= end:
-            self._next()
-        self.now = end
+        self._run(self.now + seconds, None)
 
     def run_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Let time pass until `condition()`; False if it is still not so after `seconds`."""
-        end = self.now + seconds
-        while not condition():
-            if not self._calls or self._calls[0][0] > end:
-                self.now = end
-                return condition()
-            self._next()
-        return True
+        return self._run(self.now + seconds, condition) or condition()
 
-    def _next(self) -> None:
-        at, _, call = heappop(self._calls)
-        action = call.take()
-        if action is None:
-            return
-        if at != self.now:
-            self.now = at
-            self._at_once = 0
-        else:
-            self._at_once += 1
-            if self._at_once > AT_ONCE_MAX:
-                raise AssertionError(f"time stands still at {at:.6f}: {action}")
-        self.happened += 1
-        self._checksum = hash((self._checksum, at))
-        action()
+    def _run(self, end: float, condition: Callable[[], bool] | None) -> bool:
+        """Make the calls until `end`; True: the condition came true before."""
+        calls = self._calls
+        while condition is None or not condition():
+            if not calls or calls[0][0] > end:
+                self.now = end
+                return False
+            at, _, call = heappop(calls)
+            action, call.action = call.action, None  # it is done only once
+            if action is None:
+                continue
+            if at != self.now:
+                self.now = at
+                self._at_once = 0
+            else:
+                self._at_once += 1
+                if self._at_once > AT_ONCE_MAX:
+                    raise AssertionError(f"time stands still at {at:.6f}: {action}")
+            self.happened += 1
+            self._checksum = hash((self._checksum, at))
+            action()
+        return True
 
 
 class Alarm:
@@ -187,5 +180,5 @@ class Alarm:
 
     def set_earlier(self, at: float) -> None:
         """Ring at this time, or earlier if it was set so."""
-        if self._call is None or self._call.cancelled or self._at > at:
+        if self._call is None or self._call.action is None or self._at > at:
             self.set(at)

@@ -205,12 +205,12 @@ class Exchange:
         if self.paused:
             self._late.append((connection, frames, True))
             return
-        world, route = self._world, connection.route
-        self.core.begin(world.now, world.time_us)
+        now, route = self._world.now, connection.route
+        self.core.begin(now, self._world.time_us)
         if frames[0][:1] == _CONTROL:
-            self._perform(self.core.handle(Received(route, frames), world.now))
+            self._perform(self.core.handle(Received(route, frames), now))
         elif len(frames) != 2:
-            self._perform(self.core.handle(Garbled(route), world.now))
+            self._perform(self.core.handle(Garbled(route), now))
         else:
             topic, batch = frames
             entry = self.core.append(route, topic, batch, len(batch))
@@ -218,9 +218,9 @@ class Exchange:
                 self.appended += 1
                 self._on_append(batch)
                 self._fan_out_batch(topic, entry, batch)
-        self._settle_alarm.set_earlier(world.now + SETTLE_SECONDS)
+        self._settle_alarm.set_earlier(now + SETTLE_SECONDS)
         if self.core.requests or len(self.core.fetches) or self.core.consumers.runnable():
-            self._serve_alarm.set_earlier(world.now + SERVE_SECONDS)
+            self._serve_alarm.set_earlier(now + SERVE_SECONDS)
 
     # --- live port --------------------------------------------------------------------------------
 
@@ -325,6 +325,8 @@ class Exchange:
             return
         core.consumers.begin(now)
         for _ in range(SERVE_PIECES):
+            if not (core.requests or core.fetches.runnable(now) or core.consumers.runnable()):
+                break
             if core.requests:
                 self._perform(core.answer_next(now))
             if core.fetches.runnable(now):
