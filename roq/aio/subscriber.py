@@ -44,25 +44,29 @@ class Subscriber(Leaving[sync_subscriber.Subscriber]):
             Closed: this subscriber is closed.
             QueueNotFound: the queue was removed, and everything that had come is read.
         """
-        deadline = deadline_in(timeout)
+        deadline, waits = deadline_in(timeout), True
         while True:
             message = next(self._rest, None)
             if message is not None:
                 return message
-            batch = await self._next(deadline)
-            if batch is None:
+            if self._batches:
+                self._rest = self._batches.popleft().messages()
+            elif waits:
+                waits = await self._fill(deadline)  # another task may begin a batch meanwhile
+            else:
                 return None
-            self._rest = batch.messages()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """All messages from now on; ends when the subscriber is closed."""
         with suppress(Closed):
             while True:
-                for message in self._rest:  # kept here, so that a `break` loses nothing
+                # Kept there, so that neither a `break` nor a `receive` in between loses anything.
+                while (message := next(self._rest, None)) is not None:
                     yield message
-                batch = await self._next(math.inf)
-                if batch is not None:
-                    self._rest = batch.messages()
+                if self._batches:
+                    self._rest = self._batches.popleft().messages()
+                else:
+                    await self._fill(math.inf)
 
     async def batches(self) -> AsyncIterator[Batch]:
         """All messages from now on, by batches; ends when the subscriber is closed."""
@@ -82,7 +86,8 @@ class Subscriber(Leaving[sync_subscriber.Subscriber]):
             await self._fill(deadline)
         return self._batches.popleft() if self._batches else None
 
-    async def _fill(self, deadline: float) -> None:
+    async def _fill(self, deadline: float) -> bool:
+        """Wait until there is a batch, which another task may take; False: the deadline is over."""
         bell, take = self._bell, self._sync._take  # noqa: SLF001 - made for this
         while True:
             bell.arm()
@@ -90,5 +95,5 @@ class Subscriber(Leaving[sync_subscriber.Subscriber]):
             if self._batches or monotonic() >= deadline:
                 bell.disarm()
                 await asyncio.sleep(0)  # others want to run, however much arrives
-                return
+                return monotonic() < deadline
             await bell.wait(deadline)

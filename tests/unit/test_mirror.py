@@ -18,7 +18,6 @@ TESTED_ELSEWHERE = set(
     """
 aio/listening
 aio/publisher
-aio/subscriber
 benchmarks/arrow_source
 benchmarks/benchmark
 benchmarks/contender
