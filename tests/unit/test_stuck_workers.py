@@ -53,7 +53,7 @@ def stand_still():
 
 def leave_a_child():
     if not os.fork():
-        for _ in range(6_000):  # it keeps the worker's pipe, and `run` waits for its end
+        for _ in range(15_000):  # it keeps the worker's pipe for longer than `run` waits
             if os.path.exists(os.path.join(FOLDER, "over")):
                 break
             time.sleep(0.01)
