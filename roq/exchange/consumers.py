@@ -326,10 +326,8 @@ class Consumers(Generic[B]):
 
     def take_changes(self) -> bytes:
         """What is to be written into the log now; empty: nothing has changed."""
-        if not (self._touched or self._deleted):
-            return b""
         touched, self._touched = self._touched, {}
-        deltas, self._deleted = ends_of(self._deleted), {}
+        deltas, self._deleted = ends_of(self._deleted) if self._deleted else [], {}
         for name in touched:
             group = self._groups.get(name)
             delta = None if group is None else group.take_changes()
