@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from roq.log.free_messages import FreeMessages
-from roq.log.leases import Piece, bits_at, bits_of_column, runs_of
+from roq.log.leases import Piece, bits_of_column
 from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, value_at
 
 HIGHER_OF_LOWER: Final = 9
@@ -146,10 +146,9 @@ class RankedMessages:
 
 
 class RankedRequests(RankedMessages):
-    """Likewise, of a service, with three differences. An instance takes what it has threads for, so
-    none of that is left free. It takes few of a batch at once, so these few have their turn without
-    waiting for that of the whole batch. And it begins with requests that follow each other, so no
-    piece has holes.
+    """Likewise, of a service, with two differences. An instance takes what it has threads for, so
+    none of that is left free. And it takes few of a batch at once, so these few have their turn
+    without waiting for that of the whole batch.
 
     Args:
         lowest: those of priority 0 that are there already.
@@ -168,8 +167,3 @@ class RankedRequests(RankedMessages):
         """Of the first of them: what goes with it is owed to higher ones afterwards."""
         del lower
         return HIGHER_OF_LOWER
-
-    def _parts(self, piece: Piece) -> Iterator[tuple[int, Piece]]:
-        for level, part in super()._parts(piece):
-            for run in runs_of(part.bits << part.first):
-                yield level, part.part(bits_at(*run))

@@ -8,12 +8,13 @@ or the lease is over, as acknowledgements are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
 from math import inf
 from typing import Final
 
 import msgspec
 
-from roq.client.consume.holding import OPEN, Holding
+from roq.client.consume.holding import LOST, OPEN, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
 from roq.client.io.queue_connections import AskExchange
@@ -83,6 +84,15 @@ class RequestHolding(Holding):
         self.begun = self.started = 0
         self.waited = False
         self.stages = bytearray(len(self.states))
+
+    def next_unbegun(self, most: int) -> tuple[range, list[tuple[int, int]]]:
+        """The next ones that were not said to be begun, so many at most, and which of these are
+        not somebody else's: index of the first, and how many."""
+        size, states = len(self.states), self.states
+        left = (at for at in range(self.begun, size) if states[at] != LOST)
+        some = list(islice(left, most))
+        stop = size if len(some) < most else some[-1] + 1 if some else self.begun
+        return range(self.begun, stop), runs_of(sum(1 << at for at in some))
 
     def open_at(self, stage: int) -> list[tuple[int, int]]:
         """Which of those that have not ended are so far: index of the first, and how many."""
@@ -189,12 +199,15 @@ class InstanceMachine(ConsumerMachine):
     def starting(self) -> int:
         """Requests said to be begun, where that may be confirmed soon, or has just been."""
         told = (
-            run
+            (holding, run)
             for log, some in self._starting.items()
             if self._seats[log].phase is SeatPhase.IN
-            for _, _, run in some
+            for _, holding, run in some
         )
-        return sum(map(len, told)) + sum(len(run) for _, run in self.started)
+        every = chain(told, self.started)
+        return sum(
+            len(run) - holding.states.count(LOST, run.start, run.stop) for holding, run in every
+        )
 
     def rest(self) -> None:
         """Something is about to be given back: take nothing before a thread was free."""
@@ -249,12 +262,13 @@ class InstanceMachine(ConsumerMachine):
             begun: list[Begun] = []
             starting: list[tuple[RequestHolding, range]] = []
             for holding in some:
-                run = range(holding.begun, min(holding.begun + most, len(holding.states)))
+                run, runs = holding.next_unbegun(most)
                 if run:
                     starting.append((holding, run))
-                    most -= len(run)
                     holding.begun = run.stop
-                    begun += _begun(holding, run.start, len(run), once=True)
+                    for first, count in runs:
+                        most -= count
+                        begun += _begun(holding, first, count, once=True)
             if begun:
                 asks += self._say(log, seat, [each for each, _ in starting], begun, now)
                 self._starting.setdefault(log, []).extend((seat.serial, *each) for each in starting)

@@ -299,7 +299,7 @@ class InstanceShell(ConsumerShell):
 
 def _any_once(holding: RequestHolding) -> bool:
     """Whether any of these requests must not be begun again, or cannot be read."""
-    for payload in holding.batch.payloads:
-        if len(payload) < ENVELOPE.size or payload[1] & ONCE:
+    for payload, state in zip(holding.batch.payloads, holding.states, strict=True):
+        if state == OPEN and (len(payload) < ENVELOPE.size or payload[1] & ONCE):
             return True
     return False

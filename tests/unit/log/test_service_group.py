@@ -10,7 +10,7 @@ from paper_service import PUBLISHER, Desk
 
 from roq.log import service_group
 from roq.log.free_messages import FreeMessages
-from roq.log.leases import Lease, NumberedLeases
+from roq.log.leases import Lease, NumberedLeases, runs_of
 from roq.log.service_group import ServiceGroup
 from roq.protocol.consuming import Run
 from roq.protocol.requesting import (
@@ -683,7 +683,7 @@ def test_of_what_waits_for_an_instance_higher_priorities_go_first() -> None:
     desk.pass_time(0.5)
     desk.join()
     assert places(desk.leases()) == [
-        (3, 1), (2, 0b010), (0, 1), (1, 1), (2, 0b001), (2, 0b100), (4, 1)
+        (3, 1), (2, 0b010), (0, 1), (1, 1), (2, 0b101), (4, 1)
     ]  # fmt: skip
 
 
@@ -719,6 +719,39 @@ def test_lower_priorities_get_their_turn() -> None:
         got += places(desk.leases())
     low = [at for at, (offset, _) in enumerate(got) if offset < 2]
     assert low == [9, 19], "one of ten"
+
+
+@pytest.mark.parametrize("ranks", [b"\0\1", bytes(range(10))])
+def test_priorities_that_alternate_in_a_batch_send_it_hardly_more_often(ranks: bytes) -> None:
+    """Each part that goes out carries the whole batch."""
+    desk = Desk()
+    desk.request(100, ranks=ranks * (100 // len(ranks)))
+    desk.pass_time(0.5)
+    member = desk.join(credit=20)
+    parts: list[Lease] = []
+    while some := desk.leases():
+        parts += some
+        for lease in some:
+            member.granted += lease.open.bit_count()
+            for first, count in runs_of(lease.open << lease.first):
+                desk.group.begin(member, Begun(lease.number, first, count))
+                desk.group.answer(member, Answer(lease.number, first, more=[b""] * (count - 1)))
+        desk.group.check()
+    assert desk.group.open_count == 0
+    assert len(parts) <= 100 // 20 + len(set(ranks))
+
+
+def test_of_a_batch_with_all_priorities_one_of_ten_is_a_lower_one() -> None:
+    desk = Desk()
+    desk.request(400, ranks=b"\0\1" * 200)
+    desk.pass_time(0.5)
+    member = desk.join(credit=0)
+    got = []
+    for _ in range(200):
+        member.granted += 1
+        got += [lease.first % 2 for lease in desk.leases()]
+    low = [at for at, high in enumerate(got) if not high]
+    assert low == list(range(9, 200, 10))
 
 
 def test_an_instance_gets_all_that_it_takes_though_higher_ones_may_come() -> None:

@@ -93,14 +93,14 @@ class Script:
                 self.granted[ask.log] = credit.messages
 
     def lease(
-        self, number: int, count: int = 3, offset: int = 0, log: LogId = ONE
+        self, number: int, count: int = 3, offset: int = 0, log: LogId = ONE, bits: int = 0
     ) -> RequestHolding:
         batch = pack(
             [b"x"] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
             first_sequence=0, created_us=0,
         )  # fmt: skip
         frame = pack_entry(EntryKind.ENTRY, log.number, QUEUE, 1, offset, 0, 0)
-        head = pack_lease(number, 0, count, 1, (1 << count) - 1)
+        head = pack_lease(number, 0, count, 1, bits or (1 << count) - 1)
         self.machine.take(log, [LEASED, head, b"s/do", frame, batch], 0.0)
         holding = self.machine.arrived.pop()
         assert isinstance(holding, RequestHolding)
@@ -201,6 +201,19 @@ def test_what_must_not_be_begun_again_starts_when_that_is_kept() -> None:
     assert script.machine.started == []
     script.confirm(done.serial)
     assert script.machine.started == [(once, range(3))]
+
+
+def test_of_a_lease_with_holes_only_what_it_stands_for_begins() -> None:
+    script = Script()
+    once = script.lease(7, count=7, bits=0b1011101)
+    (done,) = map(done_in, script.machine.begin([once], 3, 0.0))
+    assert done.begun == [Begun(7, 0, 1, True), Begun(7, 2, 2, True)]
+    assert script.machine.starting == 3
+    script.confirm(done.serial)
+    assert script.machine.started == [(once, range(4))]
+    (done,) = map(done_in, script.machine.begin([once], 9, 0.0))
+    assert done.begun == [Begun(7, 4, 1, True), Begun(7, 6, 1, True)]
+    assert once.begun == 7
 
 
 def test_what_was_taken_back_meanwhile_does_not_start() -> None:
