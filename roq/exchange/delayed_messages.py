@@ -152,6 +152,7 @@ class DelayedMessages(Generic[B]):
         self._heap: list[tuple[int, Place]] = []
         """What is near and was read, by when it is to be published."""
         self._near: dict[Place, tuple[Row, KeptMessage]] = {}
+        self._near_ids: dict[bytes, Row] = {}
         self._loading: OrderedDict[Place, Row] = OrderedDict()
         """What is near and is to be read, in order of its place."""
         self._kept: dict[Place, KeptMessage] = {}
@@ -253,6 +254,7 @@ class DelayedMessages(Generic[B]):
 
     def _hold(self, row: Row, held: KeptMessage, due_us: int = 0) -> None:
         self._near[row.place] = row, held
+        self._near_ids[row.id] = row
         self._near_bytes += held.bytes
         heappush(self._heap, (due_us or held.message.due_us, row.place))
 
@@ -410,6 +412,7 @@ class DelayedMessages(Generic[B]):
             if found is None:
                 continue  # it was cancelled
             self._near_bytes -= found[1].bytes
+            self._near_ids.pop(found[0].id, None)
             by_topic.setdefault(self.wanted.topic_of(*found), []).append(found)
             taken += 1
             size += found[1].bytes
@@ -562,8 +565,8 @@ class DelayedMessages(Generic[B]):
         return kept
 
     def _find(self, message: bytes) -> Row | None:
-        given_out = (row for row in self._given_out() if row.id == message)
-        found = next(given_out, None) or self._pending.find(message)
+        loading = (row for row in self._loading.values() if row.id == message)
+        found = self._near_ids.get(message) or next(loading, None) or self._pending.find(message)
         return None if found is None or found.due_us == OPEN_US else found
 
     def _half(self, row: Row) -> KeptMessage | None:
@@ -598,10 +601,9 @@ class DelayedMessages(Generic[B]):
         place = row.place
         near = self._near.pop(place, None)
         self._near_bytes -= 0 if near is None else near[1].bytes
-        if near is not None or self._loading.pop(place, None) is not None:
-            self._pending.forget(row)
-        else:
-            self._pending.remove(row)
+        self._near_ids.pop(row.id, None)
+        given_out = near is not None or self._loading.pop(place, None) is not None
+        (self._pending.forget if given_out else self._pending.remove)(row)
         self._kept.pop(place, None)
         self.cancelled += 1
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush, nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -25,6 +25,7 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.commit import OwedAnswers
 from roq.exchange.delayed_message import KeptMessage, kept
 from roq.exchange.events import Effect, Send
+from roq.exchange.producers import AT_ONCE, Producer, Producers
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requests import Request
 from roq.log.log import Log
@@ -61,13 +62,10 @@ OPEN_MAX: Final = 100_000
 COMMITTED_MAX: Final = 100_000
 """So many of their messages may wait beside delayed ones: what was committed is published as soon
 as that can be."""
-PRODUCERS_MAX: Final = 10_000
 ENDED_MAX: Final = 10_000
 """Of so many it is remembered how they have ended; each takes 9 bytes in a snapshot."""
 ANSWER_SECONDS: Final = 15.0
 """So long has a producer to answer; then another one is asked."""
-AT_ONCE: Final = 4
-"""Questions that one producer is asked at a time."""
 BACKOFF_SECONDS: Final = 600.0
 """The longest time between two looks, unless the first one was longer."""
 LONELY_SECONDS: Final = 60.0
@@ -97,19 +95,6 @@ class Terms(NamedTuple):
     attempts: int
     patience_seconds: float
     otherwise: Policy
-
-
-@dataclass(slots=True, eq=False)
-class Producer:
-    """One that may be asked, over one connection."""
-
-    route: bytes
-    tag: bytes
-    group: str
-    publisher: bytes
-    heard_at: float
-    asked: dict[bytes, None] = field(default_factory=dict)
-    """About which it has not answered, and has time for that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -179,11 +164,7 @@ class TransactionTable(Generic[B]):
         self._looks: list[tuple[float, bytes]] = []
         self._ended: OrderedDict[bytes, bool] = OrderedDict()
         """Whether it was committed."""
-        self._producers: OrderedDict[tuple[bytes, bytes, str], Producer] = OrderedDict()
-        """Who was heard longest ago is the first."""
-        self._by_route: dict[bytes, dict[Producer, None]] = {}
-        self._groups: dict[str, OrderedDict[Producer, None]] = {}
-        """Who was asked last is the last."""
+        self._producers = Producers()
         self._lonely: dict[str, set[bytes]] = {}
         """What waits for anybody of a group."""
         counts = "prepared", "committed", "rolled_back", "checked", "by_policy"
@@ -303,10 +284,11 @@ class TransactionTable(Generic[B]):
         if found.attempts >= terms.attempts:
             self._give_up(found, terms)
             return []
-        producer = self._choose(found, terms)
+        self._forget_silent()
+        producer = self._producers.choose(terms.group, terms.publisher, found.last)
         if producer is not None:
             return self._ask(found, producer)
-        if terms.group in self._groups:  # each of them is asked as much as it is at a time
+        if self._producers.has(terms.group):  # each of them is asked as much as it is at a time
             found.alone_since = None
             self._look_again(found)
             return []
@@ -326,8 +308,7 @@ class TransactionTable(Generic[B]):
             return []
         found.asked, found.alone_since = producer, None
         found.attempts += 1
-        producer.asked[found.row.id] = None
-        self._groups[producer.group].move_to_end(producer)
+        self._producers.ask(producer, found.row.id)
         self._counts["checked"] += 1
         self._look_at(found, self.now + ANSWER_SECONDS)
         head = CheckHead(
@@ -336,14 +317,6 @@ class TransactionTable(Generic[B]):
         )  # fmt: skip
         parts = CHECK + producer.tag, documents.encode(head) + held.message.payload
         return [Send(producer.route, parts)]
-
-    def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
-        """Who has prepared it, if that answers; else whoever was asked longest ago."""
-        self._forget_silent()
-        free = [each for each in self._groups.get(terms.group, ()) if len(each.asked) < AT_ONCE]
-        others = [each for each in free if each is not found.last] or free
-        mine = [each for each in others if each.publisher == terms.publisher]
-        return next(iter(mine or others), None)
 
     def _unask(self, found: OpenTransaction, *, knew: bool) -> None:
         """Nobody is asked any more."""
@@ -436,34 +409,21 @@ class TransactionTable(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """A connection has ended: what was asked there is asked elsewhere."""
-        for producer in list(self._by_route.get(route, ())):
+        for producer in self._producers.of(route):
             self._forget(producer)
 
     def _heard(self, asked: Request, group: str) -> Producer | None:
         """Who asks, if it is one of this group that may be asked."""
-        key = asked.route, asked.reader, group
-        if (producer := self._producers.get(key)) is not None:
-            producer.heard_at = self.now
-            self._producers.move_to_end(key)
-        return producer
+        return self._producers.heard(asked.route, asked.reader, group, self.now)
 
     def _forget_silent(self) -> None:
         """A link that lets nothing through does not end for long."""
-        while (oldest := next(iter(self._producers.values()), None)) is not None:
-            if self.now - oldest.heard_at <= PRODUCER_SILENT_SECONDS:
-                return
-            self._forget(oldest)
+        since = self.now - PRODUCER_SILENT_SECONDS
+        while (producer := self._producers.silent(since)) is not None:
+            self._forget(producer)
 
     def _forget(self, producer: Producer) -> None:
-        del self._producers[producer.route, producer.tag, producer.group]
-        there = self._groups[producer.group]
-        del there[producer]
-        if not there:
-            del self._groups[producer.group]
-        mine = self._by_route[producer.route]
-        del mine[producer]
-        if not mine:
-            del self._by_route[producer.route]
+        self._producers.remove(producer)
         for name in producer.asked:
             found = self._open[name]
             found.asked = None
@@ -481,16 +441,9 @@ class TransactionTable(Generic[B]):
             if producer is not None:
                 self._forget(producer)
         elif producer is None:
-            if len(self._producers) >= PRODUCERS_MAX:
-                raise RefusedRequest(
-                    "full", f"{PRODUCERS_MAX:,} producers are here already: close some"
-                )
-            made = Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
-            self._producers[asked.route, asked.reader, enroll.group] = made
-            self._by_route.setdefault(asked.route, {})[made] = None
-            there = self._groups.setdefault(enroll.group, OrderedDict())
-            there[made] = None
-            there.move_to_end(made, last=False)
+            self._producers.add(
+                Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
+            )
             for name in self._lonely.pop(enroll.group, ()):
                 found = self._open.get(name)
                 if found is not None and not found.kept:
@@ -580,15 +533,12 @@ class TransactionTable(Generic[B]):
     def check(self) -> None:
         """Assert the invariants."""
         asked = {name: each.asked for name, each in self._open.items() if each.asked is not None}
-        for producer in self._producers.values():
+        for producer in self._producers:
             mine = {name for name, each in asked.items() if each is producer}
             assert producer.asked.keys() == mine  # noqa: S101
             assert len(mine) <= AT_ONCE  # noqa: S101
-            assert producer in self._groups[producer.group]  # noqa: S101
-        assert all(each in self._producers.values() for each in asked.values())  # noqa: S101
-        assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
-        assert len(self._producers) == sum(map(len, self._by_route.values()))  # noqa: S101
-        assert all(self._by_route.values())  # noqa: S101
+        assert set(self._producers).issuperset(asked.values())  # noqa: S101
+        self._producers.check()
         assert not self._open.keys() & self._ended.keys()  # noqa: S101
         assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
         assert len(self._ended) <= ENDED_MAX  # noqa: S101

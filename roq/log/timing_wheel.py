@@ -150,6 +150,8 @@ class TimingWheel:
 
     def find(self, message: bytes) -> Row | None:
         """The one with this id, if it was not given out."""
+        if delayed_position(message) is not None and message not in self._requests:
+            return None
         for ring in self._rings:
             for rows in ring.values():
                 # What is found first may lie across others, as zeros do in every row.

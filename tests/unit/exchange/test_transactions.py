@@ -6,7 +6,7 @@ import pytest
 from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from transaction_driver import START_US, Durable, half, name
 
-from roq.exchange import commit, delayed_messages
+from roq.exchange import commit, delayed_messages, producers
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
 from roq.log.disk_groups import perform
@@ -242,11 +242,11 @@ def test_one_producer_is_asked_a_few_at_a_time_and_the_others_wait(made: Durable
     made.prepare(*(half(each, patience=0.5) for each in range(7)))
     made.wait(11.0)
     asked = made.checks(b"a")
-    assert len(asked) == module.AT_ONCE
+    assert len(asked) == producers.AT_ONCE
     for number, _ in asked:
         made.settle(number, COMMIT, b"a")
     made.wait(2.0)
-    assert len(made.checks(b"a")) == 7 - module.AT_ONCE
+    assert len(made.checks(b"a")) == 7 - producers.AT_ONCE
 
 
 @pytest.mark.parametrize("days", [-1, 1])
@@ -371,7 +371,7 @@ def test_what_is_no_request_is_refused(made: Durable) -> None:
 
 
 def test_producers_are_bounded_and_leave(made: Durable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PRODUCERS_MAX", 1)
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 1)
     made.enroll(b"a")
     with pytest.raises(AssertionError):
         made.enroll(b"b")
@@ -505,9 +505,10 @@ def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
 ) -> None:
     monkeypatch.setattr(module, "RETRIES_A_SECOND", 1)
     made.enroll(b"a")
-    made.prepare(*(half(each) for each in range(module.AT_ONCE + 8)))
+    made.prepare(*(half(each) for each in range(producers.AT_ONCE + 8)))
     looks: list[float] = []
-    choose = made.core.delayed.transactions._choose
+    there = made.core.delayed.transactions._producers
+    choose = there.choose
 
     def count(*given: object) -> object:
         looks.append(made.now)
@@ -515,9 +516,9 @@ def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
 
     made.wait(11.0)
     with monkeypatch.context() as patch:
-        patch.setattr(made.core.delayed.transactions, "_choose", count)
-        made.wait(module.AT_ONCE + 8.0)
-    assert len(looks) <= module.AT_ONCE + 8
+        patch.setattr(there, "choose", count)
+        made.wait(producers.AT_ONCE + 8.0)
+    assert len(looks) <= producers.AT_ONCE + 8
 
 
 def test_of_many_large_ones_some_are_settled_at_a_time(
@@ -540,7 +541,7 @@ def test_of_many_large_ones_some_are_settled_at_a_time(
 def test_a_producer_that_was_killed_takes_nobodys_place_for_ever(
     made: Durable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PRODUCERS_MAX", 2)
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
     made.enroll(b"a")
     made.enroll(b"b")
     made.wait(PRODUCER_SILENT_SECONDS - 1.0, 10.0)
