@@ -93,15 +93,17 @@ class Peer(Generic[B]):
 
 @dataclass(slots=True)
 class Owed(Generic[B]):
-    """What is told when something is kept: answers, who is in that has joined, and by peer up to
-    which Done, and which leases in it were not the member's (None: that waits for what is sent)."""
+    """What is told when something is kept: answers to operators, what requesters hear, who is in
+    that has joined, and by peer up to which Done, and which leases in it were not the member's
+    (None: that waits for what is sent)."""
 
     answers: list[Send] = field(default_factory=list)
+    requesters: list[Send] = field(default_factory=list)
     joined: dict[Peer[B], Send] = field(default_factory=dict)
     done: dict[Peer[B], tuple[int, list[int] | None]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.answers or self.joined or self.done)
+        return bool(self.answers or self.requesters or self.joined or self.done)
 
     def note(self, peer: Peer[B], serial: int, refused: list[int] | None) -> None:
         """A member is owed this, too."""

@@ -64,7 +64,6 @@ from roq.protocol.consuming import (
     JOIN,
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
-    RUNS_MAX,
     Credit,
     Done,
     GroupOrder,
@@ -141,7 +140,7 @@ class Consumers(Generic[B]):
         """Who is told with what it is sent next that something is kept."""
         self._answers: list[Effect] = []
         self.services: Services[B] = Services(
-            queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
+            queue, log, self._groups, lambda: self._due.requesters, self._open_group, self._after
         )
         self.order_questions: OrderAsker[B] = OrderAsker(
             queue, epoch, log, self._groups, stays, self._after
@@ -246,16 +245,17 @@ class Consumers(Generic[B]):
                 peer = self._by_member.get((group.name, member))
                 if peer is not None:
                     self._answers.append(peer.send(letter, told))
-            self._due.answers += self.services.take()
         if not self._late:
             for name in self._touched:
                 self._groups[name].drop_changes()
             self._touched = {}
             self._deleted = {}
         # Also what nobody was owed for is in what is told next, and is not kept yet.
-        if self._due and not (self._touched or self._deleted) and self._writing is None:
-            self._confirm(self._due)
-            self._due = Owed()
+        if not (self._touched or self._deleted) and self._writing is None:
+            self._due.requesters += self.services.take()
+            if self._due:
+                self._confirm(self._due)
+                self._due = Owed()
         answers, self._answers = self._answers, []
         return answers
 
@@ -335,6 +335,8 @@ class Consumers(Generic[B]):
                 deltas.append(delta)
         if not deltas:
             return b""  # so nothing is waited for
+        # Not before: what ends while the disk is busy is told together, once.
+        self._due.requesters += self.services.take()
         self._writing, self._due = self._due, Owed()
         return encode_deltas(deltas)
 
@@ -387,8 +389,9 @@ class Consumers(Generic[B]):
             raise RefusedRequest(
                 "invalid_request", "a group has at least one topic, if only an empty one"
             )
-        if len(join.member) != PUBLISHER_ID_BYTES or len(join.held) > RUNS_MAX:
-            raise RemoteProtocolError("a member has an id of 16 bytes, and holds what is possible")
+        if len(join.member) != PUBLISHER_ID_BYTES:
+            raise RemoteProtocolError("a member has an id of 16 bytes")
+        held = consuming.read_runs(join.holds)
         if (group := self._groups.get(join.group)) is None:
             group = self._make(join)
         else:
@@ -411,7 +414,7 @@ class Consumers(Generic[B]):
         self._peers[asked.route, asked.reader] = peer
         self._routes.setdefault(asked.route, set()).add(asked.reader)
         self._by_member[join.group, join.member] = peer
-        held = join.held if join.generation == self._log.generation else []
+        held = held if join.generation == self._log.generation else []
         leases, done = group.resume(member, held, self._numbers)
         self.order_questions.looked(group)
         self._touch(group)
@@ -559,7 +562,7 @@ class Consumers(Generic[B]):
         return group
 
     def _confirm(self, owed: Owed[B]) -> None:
-        self._answers += [*owed.joined.values(), *owed.answers]
+        self._answers += [*owed.joined.values(), *owed.answers, *owed.requesters]
         for peer, (serial, refused) in owed.done.items():
             peer.later = serial
             if refused is not None or not peer.takes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.events import Send
@@ -26,7 +27,6 @@ from roq.protocol.requesting import (
     DELAYED_LOOKS,
     ENDS,
     OUTCOMES,
-    POSITIONS_MAX,
     REQUESTS,
     UNASKED,
     Attend,
@@ -47,7 +47,16 @@ B = TypeVar("B")
 REQUESTERS_MAX: Final = 10_000
 DELETED: Final = "an operator has deleted the service"
 PUBLISHERS_MAX: Final = 100
-"""Of one requester."""
+ATTENDED_MAX: Final = 1_000
+"""Of one requester: services that it attends."""
+POSITIONS_MAX: Final = 100_000
+"""Likewise: requests that it waits for, and has asked for,"""
+WAITED_MAX: Final = 1_000_000
+"""of all requesters together."""
+LOOKS_MAX: Final = 10_000
+"""So many of them are looked at in one tick, and so many forgotten whose requester has gone."""
+TOLD_BYTES: Final = 32 * 1024 * 1024
+"""What is told to who asks, at once; of more it is asked again."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 LINK_BYTES: Final = 256 * 1024
@@ -100,7 +109,13 @@ class Requesters(Generic[B]):
         self._unseen: dict[tuple[str, Position], int] = {}
         """Of these it is not known yet whether there is such a request: it is when its service has
         looked at everything below this offset."""
+        self._wait_count = 0
+        """How many wait, for each of these."""
+        self._leaving: list[Asker] = []
+        """Those that have gone, and are still among those that wait."""
         self._due: dict[Asker, None] = {}
+        self._told_bytes = 0
+        """What those are told that have asked, since `take`."""
 
     def __len__(self) -> int:
         return len(self._requesters)
@@ -117,6 +132,8 @@ class Requesters(Generic[B]):
             publishers.add(attend.publisher)
             requester.link = attend.publisher if attend.by_link else b""
             self._by_publisher[attend.publisher] = requester
+        if group.name not in requester.services and len(requester.services) >= ATTENDED_MAX:
+            raise RefusedRequest("full", f"{ATTENDED_MAX} services are a requester's most")
         requester.services.add(group.name)
         answer = Attended(
             id=attend.id, generation=self._log.generation, settings=group.service,
@@ -152,15 +169,19 @@ class Requesters(Generic[B]):
             _heed(group, want, now, self._log.time_us)
             self.ended(group)
         room = POSITIONS_MAX - sum(map(len, requester.wanted.values()))
+        room = min(room, WAITED_MAX - self._wait_count)
         wanted = requester.wanted.setdefault(want.service, set())
         behind = self.behind(want.service) if group is None and want.wanted else 0
-        left_out = 0
+        left_out = untold = 0
         for position in want.wanted:
             if group is None:
                 outcome = self._outcome_before(want.service, behind, position)
             else:
                 outcome = _outcome_at(group, position)
             if outcome is not None:
+                if self._told_bytes >= TOLD_BYTES:
+                    untold += 1
+                    continue
                 requester.asked = True
                 self._tell(requester, want.service, [outcome])
                 continue
@@ -169,6 +190,7 @@ class Requesters(Generic[B]):
                     left_out += 1
                     continue
                 room -= 1
+                self._wait_count += 1
                 wanted.add(position)
                 self._waiting.setdefault((want.service, position), []).append(requester)
             delayed = position.offset >= DELAYED_FROM
@@ -178,7 +200,13 @@ class Requesters(Generic[B]):
         if not wanted:
             del requester.wanted[want.service]
         if left_out:
-            text = f"{POSITIONS_MAX} requests are waited for already: {left_out} are not"
+            text = (
+                f"a requester waits for {POSITIONS_MAX:,} requests at most, and all of them "
+                f"together for {WAITED_MAX:,}: {left_out} more are not waited for"
+            )
+            raise RefusedRequest("full", text)
+        if untold:
+            text = f"so much is on its way already: ask again how {untold} requests have ended"
             raise RefusedRequest("full", text)
 
     def ended(self, group: ServiceGroup[B]) -> None:
@@ -196,8 +224,10 @@ class Requesters(Generic[B]):
 
     def tick(self, groups: Mapping[str, ServiceGroup[B]]) -> None:
         """Time has passed: look again for what was not known."""
-        for key, seen in list(self._unseen.items()):
+        self._forget_gone()
+        for key, seen in list(islice(self._unseen.items(), LOOKS_MAX)):
             service, position = key
+            self._unseen[key] = self._unseen.pop(key)  # others have their turn before it
             group = groups.get(service)
             if group is None:
                 continue
@@ -237,9 +267,8 @@ class Requesters(Generic[B]):
             for publisher in requester.publishers:
                 if self._by_publisher.get(publisher) is requester:
                     del self._by_publisher[publisher]
-            for service, positions in requester.wanted.items():
-                for position in positions:
-                    self._forget(service, position, requester)
+            if requester.wanted:
+                self._leaving.append(requester)
 
     def take(self) -> list[Send]:
         """What is to be sent when all that has happened so far is kept."""
@@ -258,6 +287,7 @@ class Requesters(Generic[B]):
                         sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
             requester.due, requester.asked = {}, False
         self._due.clear()
+        self._told_bytes = 0
         return sends
 
     def report(self, asked: Request, query: RequestsQuery, group: ServiceGroup[B]) -> Send:
@@ -284,6 +314,10 @@ class Requesters(Generic[B]):
             assert waiting, "somebody waits"  # noqa: S101
             for each in waiting:
                 assert position in each.wanted[service]  # noqa: S101
+        waits = sum(map(len, self._waiting.values()))
+        assert waits == self._wait_count <= WAITED_MAX  # noqa: S101
+        askers = [*self._requesters.values(), *self._leaving]
+        assert waits == sum(len(each) for one in askers for each in one.wanted.values())  # noqa: S101
         assert set(self._by_publisher.values()) <= set(self._requesters.values())  # noqa: S101
 
     def _requester(self, route: bytes, tag: bytes) -> Asker:
@@ -323,6 +357,7 @@ class Requesters(Generic[B]):
     def _tell(self, requester: Asker, service: str, outcomes: list[RequestEnd]) -> None:
         if outcomes:
             requester.due.setdefault(service, []).extend(outcomes)
+            self._told_bytes += sum(map(size_of, outcomes))
             self._due[requester] = None
 
     def _resolve(
@@ -330,22 +365,36 @@ class Requesters(Generic[B]):
     ) -> None:
         """Whoever has asked for this one is told, but for who was told already."""
         self._unseen.pop((service, position), None)
-        for requester in self._waiting.pop((service, position), ()):
+        waiting = self._waiting.pop((service, position), ())
+        self._wait_count -= len(waiting)
+        for requester in waiting:
             requester.asked = True
             requester.wanted[service].discard(position)
             if not requester.wanted[service]:
                 del requester.wanted[service]
-            if requester is not told:
+            here = self._requesters.get((requester.route, requester.tag)) is requester
+            if here and requester is not told:
                 self._tell(requester, service, [outcome.some(position.at)])
 
-    def _forget(self, service: str, position: Position, requester: Asker) -> None:
-        key = service, position
-        waiting = self._waiting.get(key, [])
-        if requester in waiting:
+    def _forget_gone(self) -> None:
+        """Who has gone waits for nothing any more: some of it, as it may be much."""
+        looks = LOOKS_MAX
+        while self._leaving and looks:
+            requester = self._leaving[-1]
+            if not requester.wanted:
+                self._leaving.pop()
+                continue
+            service, positions = next(iter(requester.wanted.items()))
+            key = service, positions.pop()
+            if not positions:
+                del requester.wanted[service]
+            waiting = self._waiting[key]
             waiting.remove(requester)
-        if not waiting:
-            self._waiting.pop(key, None)
-            self._unseen.pop(key, None)
+            self._wait_count -= 1
+            looks -= 1
+            if not waiting:
+                del self._waiting[key]
+                self._unseen.pop(key, None)
 
 
 def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:

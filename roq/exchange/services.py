@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.commit import check_owed
 from roq.exchange.delayed_message import KeptMessage, Outgoing, Wanted, columns_of
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
@@ -102,7 +103,7 @@ class Services(Generic[B]):
         queue: queue id.
         log: of the exchange.
         groups: all groups of the exchange, by name.
-        owed: gives what is sent when all that has happened so far is kept.
+        owed: gives what requesters are sent when all that has happened so far is kept.
         open_group: makes a group that begins at an offset.
         after: called when something has happened to a group.
 
@@ -339,11 +340,15 @@ class Services(Generic[B]):
         self._requesters.tick(self._services)
 
     def told(self) -> Iterator[tuple[ServiceGroup[B], bytes, bytes, bytes]]:
-        """What members are to be told since the last call: group, member, letter, what to say."""
+        """What members are to be told since the last call: group, member, letter, what to say;
+        and it is noted which requesters are to be told something."""
         orders, self._orders = self._orders, []
         for group, member, told in orders:
             yield group, member, INSTANCE_ORDER, told
         for group in self._services.values():
+            if group.ended:
+                self._requesters.ended(group)
+                self._after(group)
             if not group.revoked:
                 continue
             by_member: dict[bytes, list[tuple[int, int]]] = {}
@@ -386,11 +391,7 @@ class Services(Generic[B]):
         }
 
     def take(self) -> list[Send]:
-        """What requesters are to be told when all that has happened so far is kept."""
-        for group in self._services.values():
-            if group.ended:
-                self._requesters.ended(group)
-                self._after(group)
+        """What requesters are to be told when all that has happened until `told` is kept."""
         return self._requesters.take()
 
     def check(self) -> None:
@@ -401,6 +402,7 @@ class Services(Generic[B]):
     def _attend(self, asked: Request) -> list[Effect]:
         attend = documents.decode(asked.document, Attend)
         check_queue(attend.queue, self._queue)
+        check_owed(len(self._owed()))
         if attend.service not in self._groups:
             made = GroupSettings(attempts=0, lease_seconds=LEASE_SECONDS, service=attend.settings)
             self.open(attend.service, made)

@@ -80,9 +80,14 @@ class KeyGroups:
                     self._lanes.setdefault(wanted, set()).add(lane)
         return self._lanes.get(member, frozenset())
 
-    def holdable(self, member: bytes) -> bytes:
-        """Likewise: whether it may go on with what it has got of it before."""
-        return b"".join(YES if self._may_hold(member, lane) else NO for lane in _LANES)
+    def holdable(self, member: bytes, lanes: Iterable[int]) -> bytes:
+        """As `allowed`, of these key groups alone: whether it may go on with what it has got of it
+        before."""
+        table = bytearray(NO * len(_LANES))
+        for lane in lanes:
+            if self._may_hold(member, lane):
+                table[lane] = YES[0]
+        return bytes(table)
 
     def taken(self, member: bytes, lanes: Iterable[int]) -> None:
         """The member has got a lease with messages of these."""

@@ -193,7 +193,8 @@ class KeyedMessages:
         column = self._columns.get(offset)
         if column is None:
             return []
-        wanted = bits_at(first, length) & _bits_of(column, self.groups.holdable(member))
+        wanted = bits_at(first, length)
+        wanted &= _bits_of(column, self.groups.holdable(member, set(_chosen(column, wanted))))
         found: list[tuple[Piece | None, int]] = [(None, self._fresh.get(offset, 0))]
         found += [(piece, piece.bits << piece.first) for piece in self._late.get(offset, ())]
         taken: list[Piece] = []

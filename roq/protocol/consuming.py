@@ -81,10 +81,11 @@ RETURNED_BYTES: Final = 48
 """and what is returned takes, beside its reason."""
 JOIN_BYTES: Final = 48 * 1024
 """For what a Join has beside what is held."""
-HELD_BYTES: Final = 64
+HELD_BYTES: Final = 20
 """What a run that is held takes in a Join, at most."""
-RUNS_MAX: Final = 100_000
-"""Runs in one message of a consumer."""
+RUNS_MAX: Final = 32_768
+"""Runs that a member may say to hold: as many messages as it holds if it was not told to hold more.
+What it has beyond comes again."""
 REASON_MAX: Final = 200
 """Characters of why a message was given back."""
 LEASE_SECONDS_MIN: Final = 2.0
@@ -169,10 +170,17 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     """A group that is made begins with what was appended at this time, µs UTC."""
     start_end: bool = False
     """It begins at the end instead."""
-    held: list[Run] = []
-    """What it holds by leases that it had here before, or has acknowledged without hearing."""
+    holds: bytes = b""
+    """What it holds by leases that it had here before, or has acknowledged without hearing: `HeldRuns`,
+    packed as short messages are; empty: nothing."""
     generation: ChildEpoch = 0
-    """Of the log in which `held` lies."""
+    """Of the log in which that lies."""
+
+
+class HeldRuns(msgspec.Struct, frozen=True, array_like=True):
+    """What a member holds: there may be thousands, and BSON takes fifteen times as long to read."""
+
+    runs: Annotated[list[Run], msgspec.Meta(max_length=RUNS_MAX)] = []
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +196,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     created_us: Whole
     """When the group was made."""
     again: list[tuple[Whole, Offset, _Index, _Count]] = []
-    """What of `held` it holds on: number of the new lease, and the run."""
+    """What of that it holds on: number of the new lease, and the run."""
     done: list[Run] = []
     """What of it is done already; the rest is not the member's any more."""
     frame_bytes: Whole = 64 * 1024
@@ -267,6 +275,20 @@ def parts_of(done: Done, frame_bytes: int) -> list[Done]:
             case _:
                 parts[-1].parts.append(each)
     return parts
+
+
+def pack_runs(runs: list[Run]) -> bytes:
+    """As `Join.holds` has them."""
+    return encode(HeldRuns(runs)) if runs else b""
+
+
+def read_runs(packed: bytes) -> list[Run]:
+    """Likewise.
+
+    Raises:
+        RemoteProtocolError: they are none, or more than a member may hold.
+    """
+    return decode(packed, HeldRuns).runs if packed else []
 
 
 def held_most(frame_bytes: int) -> int:

@@ -56,9 +56,9 @@ SILENT: Final = 2
 WITHIN_SECONDS_MAX: Final = 86_400.0
 TEXT_MAX: Final = 64 * 1024
 """Bytes of what is told of an error."""
-POSITIONS_MAX: Final = 100_000
-"""Requests that one message of a requester names."""
-RUNS_MAX: Final = 1_000
+WANT_MAX: Final = 1_000
+"""Requests of each kind that one message of a requester names, or runs of them: an exchange hears
+it at once."""
 RUN_MAX: Final = 100
 """Requests of one `FetchedRun`."""
 LISTED_MAX: Final = 1_000
@@ -215,7 +215,7 @@ def named_by(properties: Mapping[str, str]) -> Position | None:
 
 FetchedRun = tuple[Offset, _Index, Annotated[int, msgspec.Meta(ge=1, le=RUN_MAX)]]
 """Requests of one batch that follow each other: offset, index of the first, and how many."""
-_Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
+_Positions = Annotated[list[Position], msgspec.Meta(max_length=WANT_MAX)]
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -365,7 +365,7 @@ class Want(msgspec.Struct, frozen=True, array_like=True):
     service: ServiceName
     wanted: _Positions = []
     """Tell how these have ended, as soon as they have."""
-    fetched: Annotated[list[FetchedRun], msgspec.Meta(max_length=RUNS_MAX)] = []
+    fetched: Annotated[list[FetchedRun], msgspec.Meta(max_length=WANT_MAX)] = []
     """Their outcomes have arrived and need not be kept."""
     cancelled: _Positions = []
     """They are not to be done; one that runs is told so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,8 @@ from roq.protocol.consuming import (
     GroupState,
     Join,
     Joined,
+    Run,
+    pack_runs,
     read_lease,
 )
 
@@ -87,10 +90,10 @@ class Consumer:
         assert letter == kind, refused
         return document
 
-    def join(self, **given: Any) -> None:
+    def join(self, held: Sequence[Run] = (), **given: Any) -> None:
         fields = {
             "id": 1, "queue": QUEUE, "group": self.group, "member": self.id, "name": self.name,
-            "attempt": self.attempt, "settings": SETTINGS,
+            "attempt": self.attempt, "settings": SETTINGS, "holds": pack_runs([*held]),
         }  # fmt: skip
         self.say(JOIN, documents.encode(Join(**{**fields, **given})))
 

@@ -64,6 +64,7 @@ from roq.protocol.consuming import (
     Returned,
     Run,
     held_most,
+    pack_runs,
     parts_of,
     read_lease,
 )
@@ -348,7 +349,8 @@ class ConsumerMachine:
             id=seat.request, queue=seat.queue, group=member.group, member=member.id,
             name=member.name, attempt=seat.attempt, settings=member.settings,
             make=seat.make or created is not None, start_us=start_us,
-            start_end=member.latest and created is None, held=held, generation=log.generation,
+            start_end=member.latest and created is None, holds=pack_runs(held),
+            generation=log.generation,
         )  # fmt: skip
         return [AskExchange(log, [JOIN, documents.encode(join)])]
 

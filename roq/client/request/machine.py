@@ -24,6 +24,7 @@ from roq.protocol.requesting import (
     RUN_MAX,
     UNASKED,
     WANT,
+    WANT_MAX,
     Attend,
     Attended,
     FetchedRun,
@@ -43,8 +44,6 @@ AGAIN_SECONDS: Final = 10.0
 """And again after so long, as long as it is open: what was said may be lost with a connection."""
 NEWER_SECONDS: Final = 15.0
 """A log that nobody has told of, and that is newer than all, is waited for so long."""
-WANT_MAX: Final = 1_000
-"""Positions of one kind in one message, or runs of them."""
 
 
 @dataclass(slots=True)

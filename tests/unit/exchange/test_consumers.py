@@ -22,6 +22,7 @@ from roq.protocol.consuming import (
     GROUPS,
     JOIN,
     LEAVE,
+    RUNS_MAX,
     Credit,
     DoneConfirmed,
     Extend,
@@ -134,6 +135,22 @@ def test_a_clock_that_jumps_takes_nothing_for_old_that_has_just_come(jump_us: in
         publisher.send()
         assert len(member.credit(offset + 1)) == 1, now
     assert there.core.consumers.groups[0].stale == 0
+
+
+def test_all_that_a_member_may_hold_is_taken_and_more_is_refused() -> None:
+    there = filled(*[3] * 20)
+    member = Consumer(there)
+    member.enter()
+    member.credit()
+    new = Consumer(there, attempt=2)
+    every = [Run(offset, at, 1) for offset in range(20) for at in range(3)]
+    held = [*every, *[Run(1 << 40, 0, 1)] * (RUNS_MAX - len(every))]
+    joined = new.enter(held=held, generation=EPOCH)
+    assert sorted(each[1:] for each in joined.again) == every
+    new.join(held=[*held, held[0]], generation=EPOCH)
+    assert new.refusal().code == "malformed"
+    new.join(holds=b"\x91\x91\x93\x00\x00")
+    assert new.refusal().code == "malformed"
 
 
 def test_a_group_begins_where_its_first_member_says() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
 from segmented_log import SegmentedLog
 from service_party import SETTINGS, Party, pass_time
 
+from roq.exchange import commit, requesters
 from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.model import Limits
 from roq.protocol import consuming, documents
+from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
     DONE,
@@ -23,6 +26,7 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.requesting import (
     ATTEND,
+    OUTCOMES,
     Answer,
     Attend,
     Begun,
@@ -186,3 +190,37 @@ def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted(
     Party(after, "other").say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
     (group,) = core.consumers.groups
     assert group.base == log.committed == 1
+
+
+def test_what_a_stuck_disk_owes_requesters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "OWED_MAX", 3)
+    monkeypatch.setattr(requesters, "TOLD_BYTES", 2_000)
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    served = there.core.consumers
+    asker = Party(there, "asker")
+    for _ in range(5):
+        asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    for _ in range(500):
+        asker.want(*((7, index) for index in range(9)))
+    refused = [documents.decode(told, Refused) for letter, told in asker.told if letter == REFUSED]
+    assert {(each.code, each.text) for each in refused[:2]} == {
+        ("full", "too many answers wait for the disk here; try again")
+    }
+    assert {each.code for each in refused} == {"full"}
+    assert len(refused) > 400
+    asker.told.clear()
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="pause")
+    asker.say(GROUP_ORDER, documents.encode(order))
+    assert asker.told == [], "an operator is not refused for what requesters are owed"
+    assert served.take_changes()
+    served.kept()
+    asker.look()
+    letters = [letter for letter, _ in asker.told]
+    assert letters == [GROUP_ORDER, ATTEND, ATTEND, ATTEND, OUTCOMES]
+    assert len(asker.told[-1][1]) < 2_000
+    asker.told.clear()
+    asker.want((7, 0))
+    assert [each.state for each in asker.ends()] == ["never"], "and the disk is at hand again"

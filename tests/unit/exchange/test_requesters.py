@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import pytest
+
+from roq.exchange import requesters as module
 from roq.exchange.events import Send
+from roq.exchange.readers import RefusedRequest
 from roq.exchange.requesters import LINK_BYTES, Requesters
 from roq.exchange.requests import Request
+from roq.log.outcomes import size_of
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
 from roq.protocol import requesting
@@ -63,11 +69,81 @@ def test_who_has_asked_and_is_told_anyway_is_told_once() -> None:
     attend(requesters, group, b"a", b"p" * 16)
     requesters._requesters[b"a", b"tag1"].wanted["s"] = {Position(0, 0)}
     requesters._waiting["s", Position(0, 0)] = [requesters._requesters[b"a", b"tag1"]]
+    requesters._wait_count = 1
     end = RequestEnd(0, 0, RequestState.DONE)
     group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
     requesters.ended(group)
     assert ends(requesters.take()) == {b"a": [end]}
     requesters.check()
+
+
+def test_who_has_gone_is_forgotten_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKS_MAX", 2)
+    requesters, group = made()
+    group._log.append(b"s/do", b"x", 1)
+    for tag in (b"one1", b"two2"):
+        places = [Position(0, index) for index in range(5)]
+        requesters.want(b"a", tag, Want("s", places), None, 0.0)
+    requesters.gone(b"a")
+    assert len(requesters) == 0
+    requesters.want(b"b", b"tag1", Want("s", [Position(0, 4)]), None, 0.0)
+    steps = 0
+    while len(requesters._waiting) > 1 or requesters._leaving:
+        requesters.check()
+        requesters.tick({})
+        steps += 1
+    assert steps == 5 + 1
+    assert requesters._waiting.keys() == {("s", Position(0, 4))}, "another one waits for it"
+
+
+def test_what_is_not_known_is_looked_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKS_MAX", 2)
+    requesters, group = made()
+    group._log.append(b"s/do", b"x", 1)
+    places = [Position(0, index) for index in range(5)]
+    requesters.want(b"a", b"tag1", Want("s", places), None, 0.0)
+    looked: list[Position] = []
+    monkeypatch.setattr(module, "_outcome_at", lambda _, position: looked.append(position))
+    for _ in range(3):
+        requesters.tick({"s": group})
+    assert sorted(looked[:5]) == places
+
+
+def test_all_requesters_together_wait_for_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITED_MAX", 3)
+    requesters, group = made()
+    group._log.append(b"s/do", b"x", 1)
+    places = [Position(0, index) for index in range(2)]
+    requesters.want(b"a", b"tag1", Want("s", places), None, 0.0)
+    with pytest.raises(RefusedRequest, match="for 3: 1 more are not waited for") as refused:
+        requesters.want(b"b", b"tag1", Want("s", places), None, 0.0)
+    assert refused.value.code == "full"
+    requesters.check()
+
+
+def test_who_asks_again_and_again_is_told_so_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOLD_BYTES", 1_000)
+    requesters, _ = made()
+    never = Want("s", [Position(7, index) for index in range(20)])
+    for _ in range(200):
+        with suppress(RefusedRequest):
+            requesters.want(b"a", b"tag1", never, None, 0.0)
+    with pytest.raises(RefusedRequest, match="ask again how 20 requests have ended"):
+        requesters.want(b"a", b"tag1", never, None, 0.0)
+    (told,) = ends(requesters.take()).values()
+    assert sum(map(size_of, told)) <= 1_200
+    requesters.want(b"a", b"tag1", Want("s", never.wanted[:1]), None, 0.0)
+    assert ends(requesters.take()), "what was told makes room"
+
+
+def test_a_requester_attends_so_many_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ATTENDED_MAX", 1)
+    requesters, group = made()
+    attend(requesters, group, b"a", b"")
+    attend(requesters, group, b"a", b"")
+    group.name = "t"
+    with pytest.raises(RefusedRequest, match="services are a requester's most"):
+        attend(requesters, group, b"a", b"")
 
 
 def test_nothing_is_told_to_who_has_gone() -> None:

@@ -59,8 +59,8 @@ def test_a_key_group_moves_when_nothing_of_it_is_out() -> None:
     lane = next(lane for lane in (1, 2) if lane in moving)
     others = [lanes(groups.allowed(name)) for name in NAMES[1:]]
     assert not any(lane in each for each in others), "nobody gets more of it"
-    assert lane in lanes(groups.holdable(NAMES[0]))
-    assert lane not in lanes(groups.holdable(NAMES[1]))
+    assert lane in lanes(groups.holdable(NAMES[0], [lane]))
+    assert lane not in lanes(groups.holdable(NAMES[1], [lane]))
     if lane == 1:
         assert not groups.over({1})
     assert groups.over({lane})

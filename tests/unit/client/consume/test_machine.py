@@ -46,6 +46,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Run,
     pack_lease,
+    read_runs,
 )
 from roq.protocol.entry import EntryKind, pack_entry
 
@@ -214,8 +215,8 @@ def test_what_has_no_room_in_a_join_is_not_held_any_more() -> None:
     (again,) = script.machine.up(LogId(1, 1), 1.0)
     assert len(again.frames[1]) <= 64 * 1024
     join = join_in([again])
-    assert join.held
-    script.joined(1, join, done=join.held)
+    assert join.holds
+    script.joined(1, join, done=read_runs(join.holds))
     assert script.machine.stats.lost > 0
 
 
@@ -403,7 +404,7 @@ def test_after_a_lost_connection_it_goes_on_with_what_is_still_its_own() -> None
     script.machine.down(LogId(1, 1))
     assert script.machine.tell([mine], [], 0.0) == [], "told when it is in again"
     join = join_in(script.machine.up(LogId(1, 1), 1.0))
-    assert join.held == [Run(0, 0, 3), Run(1, 0, 3), Run(2, 0, 3)]
+    assert read_runs(join.holds) == [Run(0, 0, 3), Run(1, 0, 3), Run(2, 0, 3)]
     (ask,) = script.joined(1, join, again=[(9, 0, 0, 3)], done=[Run(2, 0, 3)])
     again = read(ask, Done)
     assert again.parts == [(9, 0, 1)], "under the new lease"
@@ -415,7 +416,7 @@ def test_who_is_told_that_its_leases_are_over_joins_again() -> None:
     script = Script()
     script.enter()
     script.lease(4)
-    assert join_in(script.take(1, LEAVE, b"")).held == [Run(0, 0, 3)]
+    assert read_runs(join_in(script.take(1, LEAVE, b"")).holds) == [Run(0, 0, 3)]
 
 
 def test_leases_are_renewed_and_nothing_more_is_taken_while_it_closes() -> None:
@@ -501,7 +502,7 @@ def test_what_has_come_while_this_process_stood_still_is_not_believed() -> None:
     )
     asks = script.take(1, LEASED, pack_lease(4, 0, 1, 1, 1), b"t", frame, batch, now=late)
     assert script.machine.arrived == []
-    assert join_in(asks).held == []
+    assert join_in(asks).holds == b""
 
 
 # --- leases of some messages, and of tags ---------------------------------------------------------
@@ -590,7 +591,7 @@ def test_of_a_batch_of_two_holdings_each_goes_on_with_its_own_messages() -> None
     a.settle(1, 1, ACKED)
     script.machine.down(LogId(1, 1))
     join = join_in(script.machine.up(LogId(1, 1), 1.0))
-    assert join.held == [Run(0, at, 1) for at in (1, 3, 0, 2, 4)]
+    assert read_runs(join.holds) == [Run(0, at, 1) for at in (1, 3, 0, 2, 4)]
     again = [(10 + at, 0, at, 1) for at in (1, 3, 0, 2, 4)]
     (ask,) = script.joined(1, join, again=again)
     assert read(ask, Done).parts == [(11, 1, 1)]

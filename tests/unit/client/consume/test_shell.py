@@ -34,6 +34,7 @@ from roq.protocol.consuming import (
     Join,
     Joined,
     pack_lease,
+    read_runs,
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
@@ -293,7 +294,9 @@ def test_what_is_held_of_an_exchange_that_is_away_with_its_log_is_said_when_it_i
     back.up()
     letter, document = back.sent.pop()
     assert letter == JOIN
-    assert [run.offset for run in documents.decode(document, Join).held] == [held.offset]
+    assert [run.offset for run in read_runs(documents.decode(document, Join).holds)] == [
+        held.offset
+    ]
     script.topology()
     assert held.lost, "its log is gone"
 

@@ -26,6 +26,7 @@ from roq.protocol.consuming import (
     Join,
     Joined,
     pack_lease,
+    read_runs,
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
@@ -297,7 +298,7 @@ def test_what_waits_for_its_exchange_is_not_taken_for_want_of_threads() -> None:
     join = documents.decode(script.sent.pop()[1], Join)
     joined = Joined(
         id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1,
-        again=[(8, each.offset, each.first, each.length) for each in join.held],
+        again=[(8, each.offset, each.first, each.length) for each in read_runs(join.holds)],
     )  # fmt: skip
     script.come([JOIN, documents.encode(joined)])
     credit = consuming.decode(script.sent[-1][1], Credit)
