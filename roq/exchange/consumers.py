@@ -391,7 +391,7 @@ class Consumers(Generic[B]):
             )
         if len(join.member) != PUBLISHER_ID_BYTES:
             raise RemoteProtocolError("a member has an id of 16 bytes")
-        held = consuming.read_runs(join.holds)
+        held = consuming.read_runs(join.holds) if join.generation == self._log.generation else []
         if (group := self._groups.get(join.group)) is None:
             group = self._make(join)
         else:
@@ -414,7 +414,6 @@ class Consumers(Generic[B]):
         self._peers[asked.route, asked.reader] = peer
         self._routes.setdefault(asked.route, set()).add(asked.reader)
         self._by_member[join.group, join.member] = peer
-        held = held if join.generation == self._log.generation else []
         leases, done = group.resume(member, held, self._numbers)
         self.order_questions.looked(group)
         self._touch(group)
@@ -490,10 +489,8 @@ class Consumers(Generic[B]):
     def _list(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, GroupsRequest)
         check_queue(request.queue, self._queue)
-        if request.group:
-            found = [self._find(request.group)]
-        else:
-            found = self.groups[:GROUPS_PER_ANSWER_MAX]
+        some = self.groups[:GROUPS_PER_ANSWER_MAX]
+        found = [self._find(request.group)] if request.group else some
         states = [
             group.state(who=bool(request.group), most=MEMBERS_PER_ANSWER_MAX) for group in found
         ]

@@ -40,7 +40,7 @@ from roq.exchange.intake import PROBE_PARTS, Intake, batch_bytes_max
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
-from roq.exchange.requests import Request, Requests
+from roq.exchange.requests import REQUEST_BYTES_MAX, Request, Requests
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.leases import NumberedLeases
@@ -478,6 +478,10 @@ class ExchangeCore(Generic[B]):
         return [each for each in effects if not isinstance(each, Publish)]
 
     def _queue(self, request: Request) -> list[Effect]:
+        if (size := len(request.document)) > REQUEST_BYTES_MAX:
+            self.counters.malformed += 1
+            text = f"a request has {REQUEST_BYTES_MAX:,} bytes at most, and this one {size:,}"
+            return [tagged(refusal(request.route, "malformed", text), request)]
         if self.requests.add(request):
             return []
         self.counters.refused_requests += 1

@@ -13,6 +13,9 @@ from roq.protocol.channel import READERS_PER_CONNECTION_MAX
 READERS_MAX: Final = 1_024
 """Those that wait at once, of all connections together."""
 PER_READER_MAX: Final = 16
+REQUEST_BYTES_MAX: Final = 1_500_000
+"""Of one request: a Join of a member that holds much, or the moves of a group at thousands of
+exchanges. To read more would hold up everybody."""
 
 
 class Request(NamedTuple):

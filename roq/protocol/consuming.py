@@ -73,6 +73,10 @@ GROUPS_PER_ANSWER_MAX: Final = 1_000
 MEMBERS_PER_ANSWER_MAX: Final = 1_000
 OLDEST_TOPICS_MAX: Final = 100
 """Whose oldest message is named."""
+SETTLED_MAX: Final = 50_000
+"""Leases, runs and what is returned in one Done, of each kind: it is heard at once."""
+SETTLED_BYTES_MAX: Final = 1024 * 1024
+"""What is done takes so much in a Done at most; more goes in the next one."""
 DONE_BYTES: Final = 1_024
 """For what a Done has beside what is done."""
 SETTLED_BYTES: Final = 25
@@ -171,8 +175,8 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     start_end: bool = False
     """It begins at the end instead."""
     holds: bytes = b""
-    """What it holds by leases that it had here before, or has acknowledged without hearing: `HeldRuns`,
-    packed as short messages are; empty: nothing."""
+    """What it holds by leases that it had here before, or has acknowledged without hearing:
+    `HeldRuns`, packed as short messages are; empty: nothing."""
     generation: ChildEpoch = 0
     """Of the log in which that lies."""
 
@@ -229,11 +233,11 @@ class Done(msgspec.Struct, frozen=True, array_like=True):
     """What a member has done since the last one; answered by the same serial, and renews leases."""
 
     serial: Whole
-    whole: list[Whole] = []
+    whole: Annotated[list[Whole], msgspec.Meta(max_length=SETTLED_MAX)] = []
     """Leases of which everything is acknowledged."""
-    parts: list[tuple[Whole, _Index, _Count]] = []
+    parts: Annotated[list[tuple[Whole, _Index, _Count]], msgspec.Meta(max_length=SETTLED_MAX)] = []
     """Lease and run of messages: these are acknowledged."""
-    returned: list[Returned] = []
+    returned: Annotated[list[Returned], msgspec.Meta(max_length=SETTLED_MAX)] = []
     credit: Credit | None = None
     answers: list[Answer] = []
     """Of an instance of a service, and so is what it has begun; in their place are no leases."""
@@ -252,7 +256,7 @@ def parts_of(done: Done, frame_bytes: int) -> list[Done]:
     """This in as many as its exchange takes, in order, with no serial and no credit yet."""
     if done.answers or done.begun:
         return [done]
-    room = max(0, frame_bytes - DONE_BYTES)
+    room = min(max(0, frame_bytes - DONE_BYTES), SETTLED_BYTES_MAX)
     if not done.returned and (len(done.whole) + len(done.parts)) * SETTLED_BYTES <= room:
         return [done]  # as nearly always
     parts, left = [Done(0)], room

@@ -27,6 +27,7 @@ import msgspec  # noqa: E402
 import xxhash  # noqa: E402
 from exchange_driver import EPOCH, QUEUE, Publisher, exchange  # noqa: E402
 from fuzz_documents import NUMBERS, STEPS, TEXTS, U64, Maker, as_json, for_bson  # noqa: E402
+from fuzz_peers import fuzz_peers  # noqa: E402, F401 - a target
 from fuzz_wire import fuzz_wire  # noqa: E402, F401 - a target
 from gcm_script import PaperHost, Script  # noqa: E402
 from hcm_host import Host  # noqa: E402
@@ -711,7 +712,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("runtime/rpc",),
     "manager": ("protocol/public", "protocol/defined_services"),
-    "host": (), "wire": ("protocol/zmtp",), "broadcast": ("protocol/broadcast", "cli/no_answer"),
+    "host": (), "peers": (), "wire": ("protocol/zmtp",),
+     "broadcast": ("protocol/broadcast", "cli/no_answer"),
     "registry": ("coordination/registration", "gcm/state/records"),
     "rules": ("gcm/change/scaling_rules", "client/admin/rules"),
     "spark": (),

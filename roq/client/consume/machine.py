@@ -348,9 +348,8 @@ class ConsumerMachine:
         join = Join(
             id=seat.request, queue=seat.queue, group=member.group, member=member.id,
             name=member.name, attempt=seat.attempt, settings=member.settings,
-            make=seat.make or created is not None, start_us=start_us,
+            make=seat.make or created is not None, start_us=start_us, generation=log.generation,
             start_end=member.latest and created is None, holds=pack_runs(held),
-            generation=log.generation,
         )  # fmt: skip
         return [AskExchange(log, [JOIN, documents.encode(join)])]
 

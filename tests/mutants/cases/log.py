@@ -351,9 +351,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("self._owed -= HIGHER_OF_LOWER * piece.amount", "self._owed = 0"),
         ('        """Nothing."""\n        del piece\n        return 0\n',
          "        return super().reserve(piece)\n"),
-        (("            for run in runs_of(part.bits << part.first):\n"
-         "                yield level, part.part(bits_at(*run))\n"),
-         "            yield level, part\n"),
     ),
     *mutants(
         "roq/log/group_progress.py",

@@ -149,7 +149,7 @@ def test_all_that_a_member_may_hold_is_taken_and_more_is_refused() -> None:
     assert sorted(each[1:] for each in joined.again) == every
     new.join(held=[*held, held[0]], generation=EPOCH)
     assert new.refusal().code == "malformed"
-    new.join(holds=b"\x91\x91\x93\x00\x00")
+    new.join(holds=b"\x91\x91\x93\x00\x00", generation=EPOCH)
     assert new.refusal().code == "malformed"
 
 

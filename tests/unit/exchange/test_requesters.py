@@ -87,12 +87,15 @@ def test_who_has_gone_is_forgotten_step_by_step(monkeypatch: pytest.MonkeyPatch)
     requesters.gone(b"a")
     assert len(requesters) == 0
     requesters.want(b"b", b"tag1", Want("s", [Position(0, 4)]), None, 0.0)
+    group.ended.append((b"p" * 16, RequestEnd(0, 3, RequestState.DONE)))  # type: ignore[arg-type]
+    requesters.ended(group)
+    assert requesters.take() == [], "nobody is there who has asked for it"
     steps = 0
     while len(requesters._waiting) > 1 or requesters._leaving:
         requesters.check()
         requesters.tick({})
         steps += 1
-    assert steps == 5 + 1
+    assert steps == 4 + 1
     assert requesters._waiting.keys() == {("s", Position(0, 4))}, "another one waits for it"
 
 

@@ -3,7 +3,13 @@
 from exchange_driver import QUEUE, exchange, publisher_id
 
 from roq.exchange.events import Received, Unreachable
-from roq.exchange.requests import PER_READER_MAX, READERS_MAX, Request, Requests
+from roq.exchange.requests import (
+    PER_READER_MAX,
+    READERS_MAX,
+    REQUEST_BYTES_MAX,
+    Request,
+    Requests,
+)
 from roq.protocol import channel, documents
 from roq.protocol.channel import (
     BYE,
@@ -15,6 +21,15 @@ from roq.protocol.channel import (
     Refused,
     SeekRequest,
     StreamState,
+)
+from roq.protocol.consuming import (
+    HELD_BYTES,
+    JOIN,
+    JOIN_BYTES,
+    MOVES_MAX,
+    RUNS_MAX,
+    GroupOrder,
+    Moved,
 )
 from roq.protocol.version import WIRE_VERSION
 
@@ -99,6 +114,20 @@ def test_a_request_beyond_the_bound_is_answered_at_once() -> None:
     assert documents.decode(body, Refused).code == "full"
     there.serve()
     assert len(there.answers(b"r")) == PER_READER_MAX
+
+
+def test_what_is_longer_than_any_request_is_not_read() -> None:
+    there = exchange()
+    junk = documents.encode_raw({"x": bytes(REQUEST_BYTES_MAX)})
+    there.tell(Received(b"r", (JOIN + b"tag1", junk)))
+    assert not there.core.requests
+    ((letter, told),) = there.answers(b"r")
+    assert letter[2:] == b"tag1"
+    assert documents.decode(told, Refused).code == "malformed"
+    assert JOIN_BYTES + HELD_BYTES * RUNS_MAX < REQUEST_BYTES_MAX, "what may be held is read"
+    moves = [Moved(1 << 36, 1 << 60, 1 << 60, 1 << 60, 1 << 60)] * MOVES_MAX
+    order = GroupOrder(id=1, queue=QUEUE, group="g", order="move", moves=moves)
+    assert len(documents.encode(order)) < REQUEST_BYTES_MAX, "and a group that is everywhere"
 
 
 def test_requests_of_a_connection_that_is_gone_are_dropped() -> None:

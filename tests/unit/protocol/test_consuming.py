@@ -12,8 +12,11 @@ from roq.model import LogId
 from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
     DELAY_SECONDS_MAX,
+    HELD_BYTES,
+    JOIN_BYTES,
     LEASE,
     ORDER_QUESTIONS_MAX,
+    RUNS_MAX,
     SETTLED,
     Credit,
     Done,
@@ -25,9 +28,13 @@ from roq.protocol.consuming import (
     OrderAnswer,
     OrderQuestion,
     Returned,
+    Run,
     lease_bytes,
     pack_lease,
+    pack_runs,
+    parts_of,
     read_lease,
+    read_runs,
 )
 from roq.protocol.control import MonitorRequest, OrderAsk, OrderTold
 
@@ -139,3 +146,26 @@ def test_a_publisher_has_no_longer_id() -> None:
     )
     with pytest.raises(RemoteProtocolError):
         documents.decode(documents.encode(long), MonitorRequest)
+
+
+def test_what_is_done_goes_in_messages_that_any_exchange_hears() -> None:
+    leases = list(range(1 << 50, (1 << 50) + 120_000))
+    runs = [(lease, 1 << 19, 1 << 19) for lease in leases[:60_000]]
+    parts = parts_of(Done(7, leases, runs, [Returned(1, 0, 1, reason="ü" * 200)] * 9), 1 << 26)
+    again = [consuming.decode(consuming.encode(each), Done) for each in parts]
+    assert [lease for each in again for lease in each.whole] == leases
+    assert [run for each in again for run in each.parts] == runs
+    assert sum(len(each.returned) for each in again) == 9
+    assert len(parts) > 1
+    with pytest.raises(RemoteProtocolError):
+        consuming.decode(consuming.encode(Done(7, leases)), Done)
+
+
+def test_what_a_member_holds_takes_as_much_room_as_is_reckoned_with() -> None:
+    held = [Run((1 << 62) - each, (1 << 20) - 1, 1 << 20) for each in range(RUNS_MAX)]
+    packed = pack_runs(held)
+    assert len(packed) <= HELD_BYTES * RUNS_MAX + JOIN_BYTES
+    assert read_runs(packed) == held
+    assert (pack_runs([]), read_runs(b"")) == (b"", [])
+    with pytest.raises(RemoteProtocolError):
+        read_runs(pack_runs([*held, held[0]]))
