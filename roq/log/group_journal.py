@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from roq.errors import RemoteProtocolError
 from roq.log.group_changes import GroupDelta, Mask, Tried, mask_of, stretches_of
 from roq.log.open_batches import OpenBatches
 from roq.protocol.consuming import GroupSettings
@@ -112,15 +113,23 @@ class GroupJournal:
         """Take in what an earlier process has written, in order.
 
         Args:
-            most: no stretch of batches is longer.
+            most: so many batches a group looks at.
+
+        Raises:
+            RemoteProtocolError: no group has written that: it names more batches than one looks at.
         """
+        # A snapshot has those that were looked at, and what an earlier one has left of others.
+        if sum(count for _, count in delta.whole) > 2 * most:
+            raise RemoteProtocolError(
+                f"a log says that group {self._name} has done more batches above offset "
+                f"{delta.base} than any group looks at"
+            )
         if delta.settings is not None:
             self._known.clear()
             self._tried.clear()
         self._open.restart(delta.base)
         for first, count in delta.whole:
-            for offset in range(first, first + min(count, most)):
-                self._known[offset] = None
+            self._known.update(dict.fromkeys(range(first, first + count)))
         for offset, done in delta.parts:
             before = self._known.get(offset, 0)
             if before is not None:

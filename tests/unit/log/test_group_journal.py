@@ -1,6 +1,9 @@
 """What a consumer group writes into its log, and what the next process makes of it."""
 
-from roq.log.group_changes import Mask, Tried
+import pytest
+
+from roq.errors import RemoteProtocolError
+from roq.log.group_changes import GroupDelta, Mask, Tried
 from roq.log.group_journal import GroupJournal
 from roq.log.open_batches import OpenBatches
 from roq.protocol.consuming import GroupSettings
@@ -79,3 +82,12 @@ def test_another_process_knows_what_was_done_and_tried() -> None:
     assert kept.known(7) == 0
     kept.restart()
     assert kept.take() is None, "all of a group that begins elsewhere is to be told"
+
+
+def test_what_names_more_batches_than_a_group_looks_at_is_no_groups() -> None:
+    kept = GroupJournal("g", OpenBatches(0))
+    kept.apply(GroupDelta("g", 0, [(5, 20), (30, 180)]), 100)
+    assert kept.known(209) is None
+    for whole in ([(5, 1 << 62)], [(each * 50, 50) for each in range(5)]):
+        with pytest.raises(RemoteProtocolError, match="than any group looks at"):
+            kept.apply(GroupDelta("g", 0, whole), 100)
