@@ -19,6 +19,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/exchange/machine.py",
         EXCHANGE,
+        ("        if (size := len(request.document)) > REQUEST_BYTES_MAX:\n",
+         "        if (size := 0):\n"),
         ("        named = epoch if late is None else max(epoch, late.epoch)\n",
          "        named = epoch\n"),
         ("numbers=NumberedLeases(named),\n", "numbers=NumberedLeases(),\n"),

@@ -298,6 +298,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/log/group_journal.py",
+        ("tests/unit/log/test_group_journal.py",),
+        ("        if sum(count for _, count in delta.whole) > 2 * most:\n",
+         "        if sum(count for _, count in delta.whole) > 20 * most:\n"),
+    ),
+    *mutants(
+        "roq/log/group_journal.py",
         GROUPS,
         ("            self._known.clear()\n            self._tried.clear()\n", ""),
     ),

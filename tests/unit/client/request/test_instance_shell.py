@@ -114,14 +114,16 @@ class Script:
     def lease(self, number: int, count: int, flags: int = 0) -> None:
         self.come(self.leased(number, count, flags))
 
-    def leased(self, number: int, count: int, flags: int = 0) -> list[bytes]:
-        head = ENVELOPE.pack(ENVELOPE_VERSION, flags, 0)
+    def leased(self, number: int, count: int, *flags: int, bits: int = 0) -> list[bytes]:
+        """With the flags of each, or of all."""
+        heads = [ENVELOPE.pack(ENVELOPE_VERSION, each, 0) for each in flags or (0,)]
         batch = pack(
-            [head] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
-            first_sequence=0, created_us=0,
+            heads if len(heads) == count else heads * count, publisher=PublisherId(b"p" * 16),
+            epoch=0, link_number=1, first_sequence=0, created_us=0,
         )  # fmt: skip
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, number, 0, 0)
-        return [LEASED, pack_lease(number, 0, count, 1, (1 << count) - 1), b"s/do", frame, batch]
+        lease = pack_lease(number, 0, count, 1, bits or (1 << count) - 1)
+        return [LEASED, lease, b"s/do", frame, batch]
 
     def answer(self) -> None:
         self.shell.answer(*self.ran.pop(0), FINE)
@@ -160,6 +162,13 @@ def test_the_answer_to_a_request_that_came_alone_is_told_at_once_and_nothing_is_
         script.answer()
         assert script.look() == [1]
         assert script.waits == []
+
+
+def test_of_a_batch_only_what_is_held_says_whether_it_must_not_begin_again() -> None:
+    script = Script()
+    script.come(script.leased(1, 3, 0, ONCE, 0, bits=0b101))
+    assert [index for _, index in script.ran] == [0, 2]
+    assert script.begun() == []
 
 
 def test_answers_to_what_came_together_are_told_together_when_the_last_one_has_ended() -> None:
