@@ -28,6 +28,7 @@ from roq.protocol.consuming import (
     LOSSES_MAX,
     LOSSES_SHIFT,
     OVERDUE,
+    SETTLED_MAX,
     Done,
     DoneConfirmed,
     Extend,
@@ -108,8 +109,8 @@ class Owed(Generic[B]):
     def note(self, peer: Peer[B], serial: int, refused: list[int] | None) -> None:
         """A member is owed this, too."""
         _, before = self.done.get(peer, (0, None))
-        if before:
-            refused = [*before, *(refused or [])]
+        if before:  # as many as a member may have; who names others is told of some
+            refused = [*dict.fromkeys([*before, *(refused or [])])][:SETTLED_MAX]
         self.done[peer] = serial, before if refused is None else refused
 
 

@@ -152,7 +152,7 @@ class Consumers(Generic[B]):
             **self.services.handlers,
         }
         self._short: Final[dict[bytes, Callable[[Peer[B], bytes], None]]] = {
-            CREDIT: self._credit,
+            CREDIT: lambda peer, document: self._grant(peer, consuming.decode(document, Credit)),
             DONE: self._done,
             LEAVE: self._leave,
             EXTEND: lambda peer, document: self._answers.append(extended(peer, document)),
@@ -218,6 +218,7 @@ class Consumers(Generic[B]):
             peer = self._peers.pop((route, tag))
             self._blocked.recall(peer)
             self._forget(peer)
+            self._due.done.pop(peer, None)
             peer.group.gone(peer.member.id)
             self._after(peer.group)
 
@@ -401,7 +402,7 @@ class Consumers(Generic[B]):
         before = self._by_member.get((join.group, join.member))
         if before is not None and before.attempt > join.attempt:
             raise RefusedRequest("stale_epoch", "a newer connection of this consumer is here")
-        if before is None and len(self._peers) >= MEMBERS_MAX:
+        if before is None and max(len(self._peers), len(self._due.done) // 2) >= MEMBERS_MAX:
             raise RefusedRequest("full", f"{MEMBERS_MAX} consumers are here already")
         if before is not None:
             self._unlink(before)
@@ -454,9 +455,6 @@ class Consumers(Generic[B]):
         if settings.service is None:  # requests have a time of their own
             group.lifetimes = self.lifetimes
         return group
-
-    def _credit(self, peer: Peer[B], document: bytes) -> None:
-        self._grant(peer, consuming.decode(document, Credit))
 
     def _grant(self, peer: Peer[B], credit: Credit) -> None:
         member = peer.member

@@ -207,6 +207,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        self._wake(peer.group)\n\n    def _done", "\n    def _done"),
     ),
     *mutants(
+        "roq/exchange/consumers.py",
+        ("tests/unit/exchange/test_late_consumers.py",),
+        ("            self._due.done.pop(peer, None)\n", ""),
+        ("max(len(self._peers), len(self._due.done) // 2)", "len(self._peers)"),
+    ),
+    *mutants(
+        "roq/exchange/consumer_peers.py",
+        ("tests/unit/exchange/test_late_consumers.py",),
+        ("(refused or [])])][:SETTLED_MAX]", "(refused or [])])]"),
+    ),
+    *mutants(
         "roq/exchange/producers.py",
         ("tests/unit/exchange/test_producers.py",),
         ("                if each is not last:\n", "                if True:\n"),

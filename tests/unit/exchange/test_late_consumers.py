@@ -7,23 +7,25 @@ from typing import Any
 
 import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
-from exchange_members import SETTINGS, Consumer, pass_time, states
+from exchange_members import FIRST, SETTINGS, Consumer, pass_time, states
 from segmented_log import SegmentedLog
 
-from roq.exchange import commit, consumers
+from roq.exchange import commit, consumer_peers, consumers
 from roq.exchange.events import Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.group_changes import decode_deltas
 from roq.log.groups import RETURN_SECONDS
 from roq.model import Limits
-from roq.protocol import documents
-from roq.protocol.channel import REFUSED
+from roq.protocol import consuming, documents
+from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     GROUP_ORDER,
     JOIN,
+    LEAVE,
     DoneConfirmed,
     GroupOrder,
     Joined,
+    LeaveGroup,
     Returned,
     Run,
 )
@@ -254,6 +256,38 @@ def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPat
     made.write()
     operator.look()
     assert [each[0] for each in operator.other[2:]] == [GROUP_ORDER] * 3
+
+
+def test_what_members_are_owed_while_the_disk_is_stuck_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_peers, "SETTLED_MAX", 4)
+    monkeypatch.setattr(consumers, "MEMBERS_MAX", 2)
+    made = Durable()
+    made.send(3)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    member.done(1)
+    for lease in range(9):
+        member.done(70 + lease, 71)
+    owed = made.there.core.consumers._due.done
+    ((_, refused),) = owed.values()
+    assert [each - FIRST for each in refused or []] == [70, 71, 72, 73]
+    made.there.tell(Unreachable(member.route))
+    assert not owed, "nobody is there any more"
+    for attempt in range(2, 9):
+        member.attempt = attempt
+        member.join()
+        member.done(99)
+        member.say(LEAVE, consuming.encode(LeaveGroup(member.id)))
+    refused = [
+        documents.decode(told, Refused) for letter, told in member.other if letter == REFUSED
+    ]
+    assert [each.code for each in refused] == ["full"] * 3
+    assert member.other[-1][0] == LEAVE, "it is not in"
+    assert len(owed) == 4, "those that have left wait for that"
 
 
 def test_changes_are_read_back_and_garbage_is_refused() -> None:
