@@ -4,8 +4,16 @@ import pytest
 from paper_store import PaperStore
 
 from roq.coordination.counter import Counter
-from roq.coordination.registry_contract import BASE, CLUSTER, EPOCH, EPOCH_MAX, Delete, Reason
-from roq.coordination.store_contract import Refused
+from roq.coordination.registry_contract import (
+    BASE,
+    CLUSTER,
+    EPOCH,
+    EPOCH_MAX,
+    Committed,
+    Delete,
+    Reason,
+)
+from roq.coordination.store_contract import MultiResult, Refused
 from roq.errors import LocalProtocolError, RegistryAway
 
 
@@ -47,11 +55,17 @@ def test_who_counts_from_an_old_base_learns_of_the_new_one_before_it_draws() -> 
     assert other.draw() == 52
 
 
-def test_a_base_that_is_raised_all_the_time_ends_the_draw() -> None:
+LOST = Refused(1, Reason.VERSION)
+
+
+@pytest.mark.parametrize(
+    "answers", [[LOST], [Committed((0, 0, 1)), LOST]], ids=["raised", "set back"]
+)
+def test_a_base_that_is_changed_all_the_time_ends_the_draw(answers: list[MultiResult]) -> None:
     store = PaperStore()
     drawing = Drawing(store)
-    store.answers = [Refused(1, Reason.VERSION)] * 100
-    assert isinstance(drawing.draw(), RegistryAway)
+    store.answers = answers * 100
+    assert "changed all the time" in str(drawing.draw(above=700))
     assert len(store.transactions) < 20
 
 
@@ -60,7 +74,8 @@ def test_what_keeps_a_number_from_being_drawn_is_named(index: int) -> None:
     store = PaperStore()
     drawing = Drawing(store)
     store.answers = [Refused(index, Reason.DENIED)]
-    assert str(drawing.draw()) == f"{(CLUSTER, BASE, EPOCH)[index]} is not_permitted in the registry"
+    path = (CLUSTER, BASE, EPOCH)[index]
+    assert str(drawing.draw()) == f"{path} is not_permitted in the registry"
 
 
 @pytest.mark.parametrize("base", [b"one", b"-1", b"9" * 50, str(EPOCH_MAX + 1).encode()])
@@ -139,6 +154,13 @@ def test_who_waits_hears_that_the_connection_is_gone_and_is_not_answered_again()
     assert drawing.given == [gone]
     store.write(CLUSTER, b"c1")
     assert drawing.given == [gone]
+
+
+def test_who_cannot_learn_whether_there_is_a_name_does_not_wait_for_it() -> None:
+    store = PaperStore(cluster="")
+    drawing = Drawing(store)
+    store.away = RegistryAway("cut")
+    assert drawing.draw() is store.away
 
 
 def test_not_more_than_a_thousand_wait_for_a_name() -> None:

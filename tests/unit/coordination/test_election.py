@@ -1,4 +1,4 @@
-"""Who leads, and with which epoch, whatever a store answers; what all stores do is in the contract."""
+"""Who leads, and with which epoch, whatever a store answers; the rest is in the contract."""
 
 from collections.abc import Callable
 
