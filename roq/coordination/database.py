@@ -360,6 +360,8 @@ class Database:
                 return self._create(f"{path}{count:010d}", data, session, number)
             case Set(path=path, data=data, version=version):
                 found = self._existing(path, version)
+                # Another one than that of the step which has made it: else it is set by hand.
+                number = self._count("transaction")
                 self._connection.execute(
                     "UPDATE nodes SET data = ?, version = ?, changed = ? WHERE path = ?",
                     (data, found + 1, number, path),

@@ -136,7 +136,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/exchange/reader_turns.py",
-        ("tests/unit/exchange/test_daemon.py",),
+        ("tests/unit/exchange/test_reader_turns.py",),
         ("        if self._serving or self._asked() or", "        if self._asked() or"),
         ("            self._serve_soon()  # its connection", "            pass  # its connection"),
     ),
