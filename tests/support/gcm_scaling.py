@@ -6,7 +6,7 @@ import msgspec
 from gcm_script import Script
 
 from roq.protocol import documents
-from roq.protocol.control import Answer, Control, ScaleIn, ScaleOut
+from roq.protocol.control import Answer, Control, Elasticity, ElasticityRequest, ScaleIn, ScaleOut
 
 OURS = {
     "AUTOSCALING_ROQ_POLICY": "balanced",
@@ -61,3 +61,15 @@ def wake(script: Script) -> None:
     script.settle()
     script.pass_time(0.6)
     script.settle()
+
+
+def heard(script: Script, *exchanges: tuple[int, int]) -> Elasticity:
+    """The monitor of the queue tells which exchanges it hears of."""
+    queue = script.machine.queues.demand("q")
+    message = ElasticityRequest(
+        id=4, queue="q", queue_id=queue.record.queue_id, epoch=queue.epoch(0),
+        control=queue.monitor, exchanges=list(exchanges),
+    )  # fmt: skip
+    answer = ask(script, message)
+    assert isinstance(answer, Elasticity)
+    return answer

@@ -443,3 +443,8 @@ class Script:
     def record(self, name: str) -> records.QueueRecord:
         """What the registry says about a queue."""
         return msgspec.json.decode(self.registry[f"/queues/{name}"], type=records.QueueRecord)
+
+    def figures(self) -> dict[tuple[str, ...], float]:
+        """Name and labels of each figure that the machine tells now, and its value."""
+        told = self.machine.figures()
+        return {(each.metric.name, *each.labels): each.value for each in told}

@@ -1,23 +1,14 @@
 """The configuration manager decides: public commands, locating, reports, leadership."""
 
-import math
-
-import bson
 import pytest
-from gcm_script import CLUSTER, ME, OTHER, PaperHost, Script
+from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.machine import Tick
-from roq.model import HOST_EPOCH_MAX
 from roq.protocol import documents
 from roq.protocol.control import (
-    ClusterInfo,
     Failure,
-    HostReportAck,
-    Located,
     LocateRequest,
-    StartMonitor,
-    StopQueue,
 )
 
 
@@ -32,72 +23,6 @@ def control(script: Script, message: object, kind: type) -> object:
 
 
 # --- the client port ------------------------------------------------------------------------------
-
-
-def test_a_running_queue_is_located(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    answer = script.ask(2000, port=5000, QName="orders")
-    assert answer == {
-        "Monitor_host": "tcp://h1:6001",
-        "Stat_Monitor_host": "tcp://h1:7001",
-        "RESULT": 0,
-    }
-
-
-def test_an_unknown_queue_is_not_located(script: Script) -> None:
-    answer = script.ask(2000, port=5000, QName="nobody")
-    assert answer["RESULT"] == 1101
-    assert "nobody" in answer["COMMENT"]
-
-
-def test_a_stopped_queue_is_not_located(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    script.ask(2002, QName="orders")
-    assert script.ask(2000, port=5000, QName="orders")["CODE"] == "queue_stopped"
-    failure = control(script, LocateRequest(id=5, QName="orders"), Failure)
-    assert (failure.id, failure.CODE) == (5, "queue_stopped")
-
-
-def test_locate_gives_the_limits_and_the_id_of_the_queue(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1", Limits={"ring_bytes": 1 << 20})
-    located = control(script, LocateRequest(id=5, QName="orders"), Located)
-    assert located.id == 5
-    assert located.limits.ring_bytes == 1 << 20
-    assert located.queue_id == script.record("orders").queue_id
-    assert located.monitor == "tcp://h1:6001"
-
-
-def test_everybody_tells_about_the_cluster(script: Script) -> None:
-    script.feed(events.ManagersChanged((OTHER, ME)))
-    info = documents.decode(script.answers[script.send(3000, port=5000, id=4)][0], ClusterInfo)
-    assert (info.cluster, info.leader, info.managers) == (CLUSTER, True, [ME.client, OTHER.client])
-    script.feed(events.Following(OTHER))
-    info = documents.decode(script.answers[script.send(3000, port=5000, id=4)][0], ClusterInfo)
-    assert (info.leader, info.managers) == (False, [OTHER.client, ME.client])
-
-
-@pytest.mark.parametrize("data", [b"", b"garbage", bson.encode({"CMD": 77}), bson.encode({})])
-@pytest.mark.parametrize("port", [5000, 5003])
-def test_garbage_is_answered(script: Script, port: int, data: bytes) -> None:
-    answer = script.answer(script.send_raw(data, port=port))
-    assert answer["RESULT"] == 1101
-    assert answer["COMMENT"]
-
-
-def test_what_anybody_can_provoke_is_marked_so_that_its_log_lines_are_limited(
-    script: Script,
-) -> None:
-    asker = object()
-    garbage = script.machine.handle(events.ClientFrame(asker, b"garbage"), script.now)
-    unknown = script.machine.handle(
-        events.ManagementFrame(asker, bson.encode({"CMD": 2005, "QName": "q"}), b"u" * 16, 1.0),
-        script.now,
-    )
-    notes = [each for each in (*garbage, *unknown) if isinstance(each, events.LogLine)]
-    assert [(note.event, note.provoked) for note in notes] == [
-        ("malformed_request", True),
-        ("queue_refused", True),
-    ]
 
 
 # --- queue life -----------------------------------------------------------------------------------
@@ -197,19 +122,6 @@ def test_a_removed_queue_is_gone(script: Script, *, stopped: bool) -> None:
     assert script.broadcasts[-1].queues == ()
 
 
-@pytest.mark.parametrize("command", [2001, 2002, 2005, 2007, 2103, 2104])
-def test_commands_on_an_unknown_queue_fail(script: Script, command: int) -> None:
-    answer = script.ask(command, QName="nobody")
-    assert (answer["RESULT"], answer["CODE"]) == (1101, "queue_not_found")
-
-
-def test_exists_says_yes_or_no(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    assert script.ask(2011, QName="orders") == {"RESULT": 0, "COMMENT": "YES"}
-    answer = script.ask(2011, QName="nobody")
-    assert (answer["RESULT"], answer["COMMENT"]) == (1101, "NO")
-
-
 # --- exchanges ------------------------------------------------------------------------------------
 
 
@@ -255,14 +167,6 @@ def test_an_exchange_needs_a_running_queue(script: Script) -> None:
 # --- hosts and their children ---------------------------------------------------------------------
 
 
-def test_the_answer_to_a_report_names_cluster_and_monitors(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    script.ask(2004, QName="orders", Host="h2")
-    ack = script.report(script.hosts["h2"])
-    assert isinstance(ack, HostReportAck)
-    assert (ack.cluster, ack.monitors) == (CLUSTER, {"orders": "tcp://h1:6001"})
-
-
 def test_hosts_that_stand_in_the_registry_are_told_before_they_report_to_a_new_leader() -> None:
     script = Script(leads=False)
     script.feed(events.HostsPresent(frozenset({"h1", "h2"})))
@@ -294,82 +198,6 @@ def test_a_silent_host_is_not_chosen_and_later_lost(script: Script) -> None:
     assert script.broadcasts[-1].hosts == ("h1", "h2")
 
 
-def test_a_restarted_monitor_is_located_at_its_new_address(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    host = script.hosts["h1"]
-    child = host.restart("orders", script.record("orders").queue_id, 0)
-    script.report(host)
-    script.settle()
-    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
-    assert script.record("orders").monitor == child.control
-    assert script.report(host).monitors == {"orders": child.control}
-
-
-def test_a_report_of_an_older_process_changes_nothing(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    host = script.hosts["h1"]
-    old = dict(host.children)
-    child = host.restart("orders", script.record("orders").queue_id, 0)
-    script.report(host)
-    host.children = old
-    script.report(host)
-    script.settle()
-    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
-
-
-def test_a_leader_hears_that_a_host_obeys_a_later_one(script: Script) -> None:
-    host = script.hosts["h2"]
-    led = script.report(host).leader_epoch
-    for epoch in (-1, 0, led):
-        script.report(host, leader_epoch=epoch)
-    assert script.outbid == []
-    script.report(host, leader_epoch=led + 3)
-    assert script.outbid == [led + 3]
-
-
-def test_a_host_manager_of_a_lower_epoch_is_refused(script: Script) -> None:
-    failure = script.report(PaperHost("h2", epoch=1))
-    assert isinstance(failure, Failure)
-    assert failure.CODE == "stale_epoch"
-
-
-def test_a_host_of_another_cluster_is_refused(script: Script) -> None:
-    failure = script.report(PaperHost("h9", epoch=9), cluster="another")
-    assert isinstance(failure, Failure)
-    assert "another" in failure.COMMENT
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"host": "a b"}, {"control": "ipc:///x"}, {"epoch": 0}, {"host": ""}),
-        {"epoch": HOST_EPOCH_MAX + 1},
-        *({"memory_bytes": 2**62}, {"memory_free_bytes": -1}, {"cpu_percent": math.nan}),
-    ],
-)
-def test_an_impossible_report_is_refused(script: Script, wrong: dict[str, object]) -> None:
-    assert isinstance(script.report(PaperHost("h9", epoch=9), **wrong), Failure)
-
-
-def test_processes_that_nobody_wants_are_stopped(script: Script) -> None:
-    host = script.hosts["h1"]
-    host.start("ghost", bytes(16), 0)
-    script.report(host)
-    script.settle()
-    assert [type(message) for message in host.asked] == [StopQueue]
-    assert host.children == {}
-    script.report(host)
-    assert not script.pending
-
-
-def test_children_of_a_new_queue_are_not_taken_for_strays(script: Script) -> None:
-    script.send(2003, QName="orders", Host="h1")
-    while script.pending:
-        script.step()
-        script.report(script.hosts["h1"])
-    assert not any(isinstance(each, StopQueue) for each in script.hosts["h1"].asked)
-
-
 # --- leadership and registry ----------------------------------------------------------------------
 
 
@@ -381,12 +209,6 @@ def test_a_follower_names_the_leader() -> None:
     failure = control(script, LocateRequest(id=3, QName="q"), Failure)
     assert (8, "not_leader", OTHER.client) == (failure.RESULT, failure.CODE, failure.ENDPOINT)
     assert OTHER.client == script.report(PaperHost("h1")).ENDPOINT
-
-
-def test_without_any_leader_the_caller_is_asked_to_try_again() -> None:
-    script = Script(leads=False)
-    answer = script.ask(2101)
-    assert (answer["RESULT"], answer["CODE"]) == (1101, "not_leader")
 
 
 def test_a_later_leader_knows_the_queues(script: Script) -> None:
@@ -403,28 +225,6 @@ def test_losing_leadership_answers_everybody_at_once(script: Script) -> None:
     peers = [script.send(2003, QName="orders", Host="h1") for _ in range(3)]
     script.feed(events.Following(OTHER))
     assert [script.answer(peer)["COMMENT"] for peer in peers] == [OTHER.management] * 3
-
-
-def test_while_the_registry_is_away_reads_go_on_and_changes_are_refused(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    for lost in (events.RegistryLost(), events.RegistryLost(session_ended=True)):
-        script.feed(lost)
-        assert script.ask(2000, port=5000, QName="orders")["RESULT"] == 0
-        assert script.ask(2101)["Queues"][0]["Name"] == "orders"
-        for command in (2001, 2002, 2003, 2004, 2005, 2010):
-            answer = script.ask(command, QName="orders", Host="h1")
-            assert (answer["COMMENT"], answer["CODE"]) == ("registry away", "registry_away")
-    before = len(script.broadcasts)
-    script.pass_time(11)
-    assert len(script.broadcasts) > before
-
-
-def test_reports_are_taken_in_while_leadership_is_open(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    child = script.hosts["h1"].restart("orders", script.record("orders").queue_id, 0)
-    script.feed(events.RegistryLost(session_ended=True))
-    assert script.report(script.hosts["h1"]).CODE == "not_leader"
-    assert script.ask(2000, port=5000, QName="orders")["Monitor_host"] == child.control
 
 
 def test_a_leader_that_stood_still_answers_and_does_nothing(script: Script) -> None:
@@ -493,37 +293,6 @@ def test_when_the_registry_is_back_it_is_right(script: Script) -> None:
 # --- what is told ---------------------------------------------------------------------------------
 
 
-def test_queues_hosts_and_a_queue_are_described(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1")
-    script.report(script.hosts["h1"])
-    assert script.ask(2101)["Queues"] == [
-        {
-            "Name": "orders",
-            "Host": "h1",
-            "State": "running",
-            "Running": True,
-            "Exchanges": 1,
-            "Durability": "none",
-            "Reasons": [],
-            "SlowSubscriber": "hold",
-            "HoldSeconds": 10,
-        }
-    ]
-    first = script.ask(2102)["Hosts"][0]
-    assert (first["Host"], first["Exchanges"], first["Monitors"], first["State"]) == (
-        "h1",
-        1,
-        1,
-        "live",
-    )
-    assert [child["State"] for child in first["Children"]] == ["running", "running"]
-    described = script.ask(2104, QName="orders")
-    assert described["Monitor"] == "tcp://h1:6001"
-    assert described["Created"] == 1e9
-    assert described["Limits"]["batch_messages"] == 500
-    assert described["Rules"] == {}
-
-
 def test_the_broadcast_comes_by_period_at_a_change_and_to_a_newcomer(script: Script) -> None:
     script.broadcasts.clear()
     script.pass_time(11)
@@ -545,19 +314,3 @@ def test_a_follower_broadcasts_nothing() -> None:
     script.feed(events.Subscribed())
     script.pass_time(20)
     assert script.broadcasts == []
-
-
-def test_cloud_properties_are_told(script: Script) -> None:
-    assert script.ask(2009) == {
-        "RESULT": 0,
-        "COMMENT": "SUCCESS",
-        "cloud.use": False,
-        "cloud.user": "u",
-    }
-
-
-def test_host_managers_are_told_limits_and_epoch_of_the_leader(script: Script) -> None:
-    script.ask(2003, QName="orders", Host="h1", Limits={"topics": 5})
-    start = script.hosts["h1"].asked[0]
-    assert isinstance(start, StartMonitor)
-    assert (start.leader_epoch, start.limits.topics) == (1, 5)

@@ -1,16 +1,13 @@
 """A queue grows and shrinks because its monitor asks for it."""
 
-import msgspec
 import pytest
-from gcm_scaling import answer_of, ask, less, numbers, out, rule, send, wake
+from gcm_scaling import answer_of, ask, heard, less, numbers, out, rule, send, wake
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.provision.hosts import ProvisionSettings
-from roq.protocol import documents
 from roq.protocol.control import (
     Done,
-    Elasticity,
     ElasticityRequest,
     Failure,
     ScaledOut,
@@ -72,32 +69,6 @@ def test_a_queue_with_a_limit_of_one_exchange_never_grows_by_itself(script: Scri
     assert script.ask(2004, QName="q", Host="h2")["Number"] == 2
 
 
-@pytest.mark.parametrize(
-    ("wrong", "code"),
-    [
-        ({"queue": "nobody"}, "queue_not_found"),
-        ({"queue_id": b"another"}, "queue_not_found"),
-        ({"transaction": ""}, "invalid_request"),
-        ({"transaction": "t" * 129}, "invalid_request"),
-    ],
-)
-def test_a_request_that_cannot_be_is_refused_under_its_id(
-    script: Script, wrong: dict[str, object], code: str
-) -> None:
-    refused = ask(script, out(script, **wrong))
-    assert isinstance(refused, Failure)
-    assert (refused.id, refused.CODE) == (7, code)
-    assert numbers(script) == [1]
-
-
-def test_a_request_for_an_earlier_life_of_the_queue_writes_nothing_into_the_log(
-    script: Script,
-) -> None:
-    frame = documents.encode(out(script, queue_id=b"another"))
-    effects = script.machine.handle(events.ClientFrame("asker", frame), script.now)
-    assert [type(effect) for effect in effects] == [events.Reply]
-
-
 def test_a_stopped_queue_does_not_grow(script: Script) -> None:
     request = out(script)
     script.ask(2002, QName="q")
@@ -121,29 +92,6 @@ def test_an_exchange_that_does_not_start_is_undone_and_the_request_may_be_repeat
     assert (refused.id, numbers(script)) == (7, [1])
     getattr(script.hosts["h2"], how).clear()
     assert ask(script, out(script)).number == 3
-
-
-@pytest.mark.parametrize("after", [0, 1, 2])
-def test_losing_leadership_in_the_middle_is_answered_under_the_id_of_the_request(
-    script: Script, after: int
-) -> None:
-    peer = send(script, out(script))
-    waiting = send(script, less(script, 2))
-    for _ in range(after):
-        script.step()
-    script.feed(events.Following(OTHER))
-    for request, asked in ((7, peer), (8, waiting)):
-        refused = answer_of(script, asked)
-        assert isinstance(refused, Failure)
-        assert (refused.id, refused.CODE, refused.ENDPOINT) == (request, "not_leader", OTHER.client)
-
-
-def test_a_follower_and_a_leader_without_registry_answer_under_the_id(script: Script) -> None:
-    request = out(script)
-    script.feed(events.RegistryLost())
-    assert (ask(script, request).id, ask(script, request).CODE) == (7, "registry_away")
-    script.feed(events.Following(OTHER))
-    assert (ask(script, request).id, ask(script, request).ENDPOINT) == (7, OTHER.client)
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -192,26 +140,6 @@ def test_a_host_that_does_not_answer_does_not_hold_the_end_of_an_exchange_up(
 
 
 # --- what a monitor is told -----------------------------------------------------------------------
-
-
-def test_a_monitor_is_told_rules_what_scaling_has_made_and_how_busy_the_hosts_are(
-    script: Script,
-) -> None:
-    ask(script, out(script))
-    script.ask(2004, QName="q", Host="h2")
-    script.report(script.hosts["h1"], cpu_percent=40.0, memory_bytes=700, memory_free_bytes=9_300)
-    rule(script, AUTOSCALING_ROQ_POLICY="static")
-    request = ElasticityRequest(id=5, queue="q", queue_id=script.record("q").queue_id)
-    told = ask(script, request)
-    assert isinstance(told, Elasticity)
-    assert (told.id, told.rules.policy, told.scaled) == (5, "static", [2])
-    first = told.hosts[0]
-    assert [host.host for host in told.hosts] == ["h1", "h2"]
-    assert (first.cpu_percent, first.memory_used_bytes, first.live) == (40.0, 700, True)
-    script.pass_time(4)
-    assert [host.live for host in ask(script, request).hosts] == [False, False]
-    refused = ask(script, msgspec.structs.replace(request, queue_id=b"another"))
-    assert (refused.id, refused.CODE) == (5, "queue_not_found")
 
 
 def test_a_queue_without_rules_grows_to_what_its_limits_say(script: Script) -> None:
@@ -341,18 +269,6 @@ def test_a_queue_starts_again_without_a_host_that_was_lost_meanwhile(full: Scrip
 # --- what its host manager could not tell any more ------------------------------------------------
 
 
-def heard(script: Script, *exchanges: tuple[int, int]) -> Elasticity:
-    """The monitor of the queue tells which exchanges it hears of."""
-    queue = script.machine.queues.demand("q")
-    message = ElasticityRequest(
-        id=4, queue="q", queue_id=queue.record.queue_id, epoch=queue.epoch(0),
-        control=queue.monitor, exchanges=list(exchanges),
-    )  # fmt: skip
-    answer = ask(script, message)
-    assert isinstance(answer, Elasticity)
-    return answer
-
-
 def begun_on_a_host_whose_manager_dies(script: Script) -> int:
     """The peer that waits for an exchange that was spawned and of which nobody has told."""
     script.ask(2003, QName="other", Host="h2")  # so that its host is unmanaged, and not lost
@@ -414,38 +330,6 @@ def test_an_exchange_of_which_nobody_says_that_it_lives_is_undone_and_later_on_u
     assert heard(script, (1, 1), (2, 1)).unwanted == [2]
 
 
-def test_what_a_host_manager_can_stop_is_not_called_unwanted(script: Script) -> None:
-    script.hosts["h2"].start("q", script.record("q").queue_id, 2)
-    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
-    script.report(script.hosts["h2"])
-    script.settle()
-    assert heard(script, (1, 1), (2, 1), (3, 1)).unwanted == [3]
-    script.vanish("h2", with_children=False)
-    script.expire_node("h2")
-    for _ in range(6):
-        script.report(script.hosts["h1"])
-        script.prove()
-        script.pass_time(1.0)
-    script.settle()
-    assert heard(script, (1, 1), (2, 1), (3, 1)).unwanted == [2, 3]
-
-
-def test_nobody_is_called_unwanted_while_that_is_not_certain(script: Script) -> None:
-    assert heard(script, (1, 1), (2, 1)).unwanted == [2]
-    peer = send(script, out(script, "t2"))  # an operation is under way
-    frame = documents.encode(
-        ElasticityRequest(id=4, queue="q", queue_id=script.record("q").queue_id, exchanges=[(9, 1)])
-    )
-    asked = script.send_raw(frame, port=5000)
-    assert answer_of(script, asked).unwanted == []
-    script.settle()
-    assert isinstance(answer_of(script, peer), ScaledOut)
-    script.feed(events.RegistryLost())
-    assert heard(script, (9, 1)).unwanted == []
-    script.feed(events.RegistryLost(session_ended=True))
-    assert heard(script, (9, 1)).unwanted == []
-
-
 def test_an_exchange_that_is_being_healed_counts_among_those_that_a_queue_may_have(
     script: Script,
 ) -> None:
@@ -459,13 +343,6 @@ def test_an_exchange_that_is_being_healed_counts_among_those_that_a_queue_may_ha
     script.live(12.0)
     assert ask(script, out(script, "t2")).CODE == "no_capacity"
     assert (numbers(script), script.record("q").exchange(2).host) == ([1, 2], "h1")
-
-
-def test_a_caretaker_calls_no_queue_gone_that_a_later_leader_may_have_made(script: Script) -> None:
-    missing = documents.encode(ElasticityRequest(id=4, queue="new", queue_id=b"n" * 16))
-    assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "queue_not_found"
-    script.feed(events.RegistryLost(session_ended=True))
-    assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "not_leader"
 
 
 def test_a_stop_that_was_asked_of_a_host_that_is_away_is_not_called_back(script: Script) -> None:

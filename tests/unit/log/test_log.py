@@ -1,4 +1,4 @@
-"""Whatever is a log has all that exchanges ask of one; what it answers, all have to answer alike."""
+"""Whatever is a log has all that exchanges ask of one, in memory and on disk."""
 
 import pytest
 from contracts import broken, members

@@ -195,18 +195,3 @@ def test_rules_that_make_no_sense_change_nothing(script: Script) -> None:
         assert field in answer["COMMENT"]
     assert script.ask(2007, QName="orders") == before
     assert script.machine.rules.elastic("orders").policy == "static"
-
-
-def test_a_policy_that_nobody_offers_is_refused_and_nothing_changes(script: Script) -> None:
-    ours = {
-        "AUTOSCALING_ROQ_POLICY": "spread", "AUTOSCALING_ROQ_LATENCY": 0,
-        "AUTOSCALING_ROQ_XCHANGE_MIN": 1, "AUTOSCALING_ROQ_XCHANGE_MAX": 4,
-        "AUTOSCALING_ROQ_COOLDOWN": 10,
-    }  # fmt: skip
-    script.ask(2006, QName="orders", AUTOSCALING_NAME="a", AUTOSCALING_ROQ=ours)
-    wrong = {**ours, "AUTOSCALING_ROQ_POLICY": "sprad"}
-    answer = script.ask(2006, QName="orders", AUTOSCALING_NAME="b", AUTOSCALING_ROQ=wrong)
-    assert answer["CODE"] == "invalid_request"
-    assert "'sprad'" in answer["COMMENT"]
-    assert "balanced, known, spread, static" in answer["COMMENT"]
-    assert script.ask(2007, QName="orders")["AUTOSCALING_NAME"] == "a"

@@ -1,6 +1,7 @@
 """Hosts that get nothing new, or are to hold nothing, whatever fails meanwhile."""
 
 import pytest
+from gcm_repair import places, row
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
@@ -8,7 +9,6 @@ from roq.gcm.state import records
 from roq.gcm.state.hosts import FORGET_SECONDS, Schedule
 from roq.gcm.state.records import HOSTS_PATH, Mark
 from roq.protocol.control import Empty, HostReportAck, StartExchange, StartMonitor
-from roq.protocol.documents import RawDocument
 
 
 @pytest.fixture
@@ -19,14 +19,6 @@ def script() -> Script:
     return script
 
 
-def row(script: Script, host: str) -> RawDocument:
-    return next(each for each in script.ask(2102)["Hosts"] if each["Host"] == host)
-
-
-def places(script: Script, queue: str = "q") -> set[str]:
-    return set(script.record(queue).hosts)
-
-
 def epoch_of_monitor(script: Script) -> int:
     return script.record("q").epoch
 
@@ -34,50 +26,11 @@ def epoch_of_monitor(script: Script) -> int:
 # --- cordon ---------------------------------------------------------------------------------------
 
 
-def test_a_cordoned_host_gets_nothing_new_and_keeps_what_it_has(script: Script) -> None:
-    assert script.ask(2110, Host="h1")["RESULT"] == 0
-    for number in range(6):
-        assert script.ask(2010, QName=f"n{number}")["Host"] != "h1"
-    refused = script.ask(2004, QName="q", Host="h1")
-    assert refused["CODE"] == "no_capacity"
-    assert "`roq host uncordon h1`" in refused["COMMENT"]
-    script.live(5)
-    assert places(script) == {"h1"}
-    assert (row(script, "h1")["Schedule"], row(script, "h1")["Left"]) == ("cordoned", [])
-    assert script.ask(2111, Host="h1")["RESULT"] == 0
-    assert script.ask(2004, QName="q", Host="h1")["RESULT"] == 0
-
-
 def test_what_crashes_on_a_cordoned_host_is_started_there_again(script: Script) -> None:
     script.ask(2110, Host="h1")
     del script.hosts["h1"].children["q", 1]
     script.live(5)
     assert ("q", 1) in script.hosts["h1"].children
-
-
-def test_only_known_hosts_are_cordoned(script: Script) -> None:
-    for command in (2110, 2111, 2112, 2113):
-        assert script.ask(command, Host="h9")["CODE"] == "host_not_found"
-    assert HOSTS_PATH not in script.registry
-
-
-def test_a_later_leader_knows_what_is_cordoned(script: Script) -> None:
-    script.ask(2110, Host="h2")
-    script.feed(events.Following(OTHER))
-    assert script.machine.hosts.marks == {}
-    script.elect()
-    assert script.machine.hosts.schedule("h2") is Schedule.CORDONED
-
-
-def test_marks_that_nobody_can_read_harm_nothing_else(script: Script) -> None:
-    script.registry[HOSTS_PATH] = b'{"h2": {"leaving": -1}}'
-    script.elect()
-    assert script.machine.hosts.schedule("h2") is Schedule.ACTIVE
-    assert script.machine.queues.get("q") is not None
-    (check,) = [each for each in script.machine.health().checks if not each.ok]
-    assert check.detail.startswith("unreadable: which hosts are cordoned is unreadable")
-    script.ask(2110, Host="h3")
-    assert "unreadable" not in str(script.machine.health().checks)
 
 
 def test_a_registry_that_lost_everything_gets_the_cordons_back() -> None:
@@ -100,32 +53,6 @@ def test_everything_leaves_a_host_that_is_drained(script: Script) -> None:
     assert epoch_of_monitor(script) > before
     host = row(script, "h1")
     assert (host["Schedule"], host["Left"], host["Stuck"]) == ("draining", [], "")
-
-
-def test_the_new_exchange_runs_before_the_old_one_is_emptied(script: Script) -> None:
-    script.monitors["q"].waits_for = "1 publisher still there"
-    script.ask(2112, Host="h1")
-    script.live(5)
-    (old, new) = script.record("q").exchanges
-    assert (old.number, new.replaces, new.state) == (1, 1, "created")
-    assert ("q", 1) in script.hosts["h1"].children
-    assert ("q", 0) in script.hosts["h1"].children
-    left = row(script, "h1")["Left"]
-    assert left[0] == "x1 of q (x1 is not removed: x1 is not empty: 1 publisher still there)"
-    assert left[1].startswith("the monitor of q")
-    script.monitors["q"].waits_for = ""
-    script.live(5)
-    assert script.hosts["h1"].children == {}
-
-
-def test_its_publishers_go_to_others_if_no_host_has_room_for_one_more() -> None:
-    script = Script(PaperHost("h1", exchange_max=1), PaperHost("h2", epoch=2, exchange_max=1))
-    script.ask(2003, QName="q", Host="h1")
-    script.ask(2004, QName="q", Host="h2")
-    script.ask(2112, Host="h1")
-    script.live(6)
-    assert [each.number for each in script.record("q").exchanges] == [2]
-    assert places(script) == {"h2"}
 
 
 def test_without_room_elsewhere_it_is_told_and_nothing_is_lost() -> None:
@@ -151,47 +78,6 @@ def test_the_only_host_cannot_be_drained() -> None:
     assert row(script, "h1")["Stuck"]
     cordons = next(each for each in script.machine.health().checks if each.name == "cordons")
     assert "h1 is draining, but cannot" in cordons.detail
-
-
-def test_a_stopped_queue_starts_elsewhere(script: Script) -> None:
-    script.ask(2002, QName="q")
-    script.ask(2112, Host="h1")
-    script.live(3)
-    assert "h1" not in places(script)
-    script.ask(2005, QName="q")
-    assert script.hosts["h1"].children == {}
-    assert script.record("q").state.value == "running"
-
-
-def test_a_drain_that_is_taken_back_leaves_the_rest_where_it_is(script: Script) -> None:
-    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
-    script.ask(2112, Host="h1")
-    script.live(4)
-    assert script.ask(2111, Host="h1")["RESULT"] == 0
-    told = [each for each in script.monitors["q"].asked if isinstance(each, Empty)]
-    assert (told[-1].number, told[-1].wanted) == (1, False)
-    script.monitors["q"].waits_for = ""
-    script.live(5)
-    assert ("q", 1) in script.hosts["h1"].children
-    assert script.record("q").exchange(1) is not None
-
-
-@pytest.mark.parametrize("command", [2110, 2111])
-def test_monitors_are_told_nothing_of_a_host_that_was_not_drained(
-    script: Script, command: int
-) -> None:
-    # An earlier version of a monitor would begin to empty what is to stay.
-    script.monitors["q"].asked.clear()
-    assert script.ask(command, Host="h1")["RESULT"] == 0
-    assert [each for each in script.monitors["q"].asked if isinstance(each, Empty)] == []
-
-
-def test_a_cordon_ends_a_drain_and_nothing_else(script: Script) -> None:
-    script.monitors["q"].waits_for = "1 publisher still there"
-    script.ask(2112, Host="h1")
-    script.live(3)
-    script.ask(2110, Host="h1")
-    assert script.machine.hosts.schedule("h1") is Schedule.CORDONED
 
 
 @pytest.mark.parametrize("steps", range(1, 14))
@@ -356,33 +242,3 @@ def test_a_leader_that_has_just_begun_waits_for_the_other_hosts(script: Script) 
 
 
 # --- hosts that are gone --------------------------------------------------------------------------
-
-
-def test_a_host_that_reports_is_not_forgotten(script: Script) -> None:
-    answer = script.ask(2113, Host="h2", Force=True)
-    assert (answer["RESULT"], "Stop its host manager first" in answer["COMMENT"]) == (1101, True)
-
-
-def test_a_host_that_is_gone_is_forgotten_with_its_cordon(script: Script) -> None:
-    script.ask(2110, Host="h2")
-    script.vanish("h2")
-    script.expire_node("h2")
-    script.live(15)
-    assert script.ask(2113, Host="h2")["RESULT"] == 0
-    assert "h2" not in [each["Host"] for each in script.ask(2102)["Hosts"]]
-    assert script.snapshot().marks == {}
-
-
-def test_with_force_what_seems_to_live_without_a_manager_is_set_up_elsewhere(
-    script: Script,
-) -> None:
-    script.vanish("h1", with_children=False)
-    script.expire_node("h1")
-    script.live(15)
-    refused = script.ask(2113, Host="h1")
-    assert "--force" in refused["COMMENT"]
-    assert places(script) == {"h1"}
-    assert script.ask(2113, Host="h1", Force=True)["RESULT"] == 0
-    script.live(15, heartbeats=False)
-    assert "h1" not in places(script)
-    assert "h1" not in [each["Host"] for each in script.ask(2102)["Hosts"]]

@@ -2,13 +2,14 @@
 
 import msgspec
 import pytest
+from gcm_repair import lose, reasons, where
 from gcm_script import OTHER, PaperHost, Script
 
 from roq.gcm import events
 from roq.gcm.change.operations import AGAIN_SECONDS
 from roq.gcm.repair.schedule import AT_ONCE, FAILED_SECONDS, HELD_SECONDS
 from roq.model import child_epoch, host_epoch
-from roq.protocol.control import StartExchange, StartMonitor, StopQueue
+from roq.protocol.control import StartMonitor, StopQueue
 from roq.protocol.documents import RawDocument
 from roq.timing import HOST_SILENT_SECONDS, REPAIR_CONFIRM_SECONDS
 
@@ -26,84 +27,7 @@ def state(script: Script, name: str) -> str:
     return hosts(script)[name]["State"]
 
 
-def where(script: Script, queue: str = "q") -> dict[int, str]:
-    """Number → host of what really runs."""
-    return {
-        number: host.name
-        for host in script.hosts.values()
-        for (name, number), child in host.children.items()
-        if name == queue and child.state == "running"
-    }
-
-
-def lose(script: Script, *names: str) -> None:
-    for name in names:
-        script.vanish(name)
-    script.live(HOST_SILENT_SECONDS)
-    for name in names:
-        script.expire_node(name)
-
-
-def reasons(script: Script, queue: str = "q") -> list[str]:
-    return script.ask(2104, QName=queue)["Reasons"]
-
-
 # --- hosts that are lost --------------------------------------------------------------------------
-
-
-def test_the_monitor_and_the_exchange_of_a_lost_host_run_elsewhere(script: Script) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    old = script.record("q")
-    lose(script, "h1")
-    script.live(1.5)
-    record = script.record("q")
-    assert "h1" not in record.hosts
-    assert where(script) == {0: record.host, 1: record.exchanges[0].host}
-    assert record.exchanges[0].number == 1
-    assert record.queue_id == old.queue_id
-    assert record.epoch > old.epoch
-    assert record.exchanges[0].epoch > old.exchanges[0].epoch
-    located = script.ask(2000, port=5000, QName="q")
-    assert located["Monitor_host"] == script.hosts[record.host].children["q", 0].control
-    assert reasons(script) == []
-
-
-def test_the_monitor_is_started_first_and_told_that_exchanges_may_run(script: Script) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    lose(script, "h1")
-    script.live(1.5)
-    monitor = next(
-        message
-        for host in script.hosts.values()
-        for message in host.asked
-        if isinstance(message, StartMonitor) and message.restarted
-    )
-    exchange = next(
-        message
-        for name in ("h2", "h3")
-        for message in script.hosts[name].asked
-        if isinstance(message, StartExchange)
-    )
-    assert exchange.monitor == script.hosts[script.record("q").host].children["q", 0].control
-    assert exchange.base == monitor.base > 3
-
-
-def test_only_what_was_on_the_lost_host_moves(script: Script) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    script.ask(2004, QName="q", Host="h2")
-    script.ask(2004, QName="q", Host="h3")
-    lose(script, "h2")
-    script.live(1.5)
-    assert (where(script)[0], where(script)[1], where(script)[3]) == ("h1", "h1", "h3")
-    assert where(script)[2] in {"h1", "h3"}
-
-
-def test_two_of_three_hosts_are_lost_at_once(script: Script) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    script.ask(2004, QName="q", Host="h2")
-    lose(script, "h1", "h2")
-    script.live(2)
-    assert where(script) == {0: "h3", 1: "h3", 2: "h3"}
 
 
 def test_nothing_moves_while_the_node_is_there_or_the_host_reports(script: Script) -> None:
@@ -173,16 +97,6 @@ def test_without_a_host_that_has_room_the_queue_says_so_and_is_healed_later(
     assert reasons(script) == []
 
 
-def test_a_monitor_needs_no_slot_and_an_exchange_waits_for_one() -> None:
-    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2, exchange_max=1))
-    script.ask(2003, QName="full", Host="h2")
-    script.ask(2003, QName="q", Host="h1")
-    lose(script, "h1")
-    script.live(2)
-    assert where(script) == {0: "h2"}
-    assert any("is full" in reason for reason in reasons(script))
-
-
 def test_attempts_that_fail_are_made_on_another_host_and_less_and_less_often(
     script: Script,
 ) -> None:
@@ -238,17 +152,6 @@ def test_a_host_lost_in_the_middle_of_a_healing_is_not_waited_for(script: Script
     assert where(script) == {0: other, 1: other}
 
 
-def test_nobody_is_sent_to_a_monitor_that_is_lost(script: Script) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    lose(script, "h1")
-    script.pass_time(0.6)
-    answer = script.answer(script.send(3001, port=5000, id=4, QName="q"))
-    assert (answer["CODE"], "h1, which is lost" in answer["COMMENT"]) == ("failed", True)
-    script.settle()
-    located = script.ask(3001, port=5000, id=5, QName="q")
-    assert located["monitor"].startswith(f"tcp://{script.record('q').host}:")
-
-
 def test_what_gets_lost_on_its_way_to_a_host_is_asked_again(script: Script) -> None:
     peer = script.send(2003, QName="q", Host="h1")
     script.step()
@@ -259,24 +162,6 @@ def test_what_gets_lost_on_its_way_to_a_host_is_asked_again(script: Script) -> N
 
 
 # --- a later leader -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("steps", range(12))
-def test_a_later_leader_goes_on_with_a_healing(script: Script, steps: int) -> None:
-    script.ask(2003, QName="q", Host="h1")
-    lose(script, "h1")
-    script.pass_time(1)
-    for _ in range(steps):
-        if script.pending:
-            script.step()
-    script.pending.clear()
-    script.feed(events.Following(OTHER))
-    script.elect()
-    script.live(6)
-    record = script.record("q")
-    assert where(script) == {0: record.host, 1: record.exchanges[0].host}
-    assert "h1" not in record.hosts
-    assert reasons(script) == []
 
 
 def test_a_leader_that_knows_nobody_yet_gives_the_cluster_time_to_arrive(script: Script) -> None:
