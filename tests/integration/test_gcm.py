@@ -1,7 +1,6 @@
 """The configuration manager over real sockets, with hosts of paper and a registry in memory."""
 
 import os
-import socket
 import threading
 from collections.abc import Iterator
 
@@ -12,9 +11,7 @@ from gcm_process import Console, PaperHostManager, RunningGcm
 from gcm_script import PaperHost
 from waiting import eventually
 
-from roq.coordination.addresses import Zk
 from roq.coordination.memory import MemoryEnsemble
-from roq.gcm.config import GcmConfig, Network, Ports
 from roq.protocol import broadcast
 
 pytestmark = pytest.mark.integration
@@ -121,31 +118,6 @@ def test_clients_at_once_get_their_own_answers(gcm: RunningGcm, host: PaperHost)
     assert results == {f"q{n}": [0, "The queue already exists", f"q{n}", 0] for n in range(8)}
 
 
-def test_a_client_that_does_not_read_stops_nobody(gcm: RunningGcm) -> None:
-    with (
-        Console(gcm.manager.management, kind=zmq.DEALER) as deaf,
-        Console(gcm.manager.management) as console,
-    ):
-        for _ in range(3_000):
-            try:
-                deaf.socket.send(bson.encode({"CMD": 2009}), zmq.NOBLOCK)
-            except zmq.Again:
-                break
-        assert console.ask(2009)["RESULT"] == 0
-
-
-def test_bytes_of_another_protocol_on_a_port_harm_nobody(gcm: RunningGcm) -> None:
-    manager = gcm.manager
-    for address in (manager.client, manager.management, manager.broadcast):
-        host, port = address.removeprefix("tcp://").rsplit(":", 1)
-        for data in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5_000), b"\xff" * 64, b""):
-            with socket.create_connection((host, int(port))) as raw:
-                raw.sendall(data)
-    with Console(manager.management) as console, Console(manager.client) as client:
-        assert console.ask(2101)["RESULT"] == 0
-        assert client.ask(2000, QName="none")["RESULT"] == 1101
-
-
 def test_the_broadcast_reaches_a_newcomer_at_once_and_tells_changes(
     gcm: RunningGcm, host: PaperHost
 ) -> None:
@@ -229,23 +201,3 @@ def test_reads_go_on_while_the_registry_is_away(
         assert console.ask(2011, QName="orders")["COMMENT"] == "YES"
         ensemble.resume()
         eventually(lambda: console.ask(2010, QName="more")["RESULT"] == 0, "changes again")
-
-
-def test_without_a_registry_it_gives_up_with_its_own_exit_code() -> None:
-    ensemble = MemoryEnsemble()
-    config = GcmConfig(ports=Ports(base=0), zk=Zk(connect_seconds=0.2))
-    running = RunningGcm(ensemble, config)
-    # The ensemble never lets it in.
-    running.registries[0]._memory.resume = lambda: None  # type: ignore[method-assign]
-    assert running.gcm.run() == 69
-
-
-def test_bound_elsewhere_it_warns_and_advertises_its_other_address(
-    ensemble: MemoryEnsemble, caplog: pytest.LogCaptureFixture
-) -> None:
-    network = Network(bind="0.0.0.0", advertise="127.0.0.1")
-    config = GcmConfig(network=network, ports=Ports(base=0))
-    with RunningGcm(ensemble, config) as gcm, Console(gcm.manager.management) as console:
-        assert gcm.manager.client.startswith("tcp://127.0.0.1:")
-        assert console.ask(2101)["RESULT"] == 0
-    assert "authenticated" in caplog.text

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import signal
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 import zmq
 from fake_leader import HOST, QUEUE_ID, FakeLeader, is_gone, start_exchange, start_monitor, topology
+from hcm_process import RunningHost, hcm_config
 from waiting import eventually
 
-from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
-from roq.coordination.registry_contract import EPOCH, EPOCH_MAX, Post, SessionState
-from roq.errors import ConfigError, RegistryAway
+from roq.coordination.memory import MemoryEnsemble
 from roq.hcm.children import child_name
-from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
-from roq.hcm.daemon import HostManager
-from roq.hcm.records import OWN
+from roq.hcm.config import Exchange, Network
 from roq.model import Limits
 from roq.protocol import documents, kpi
 from roq.protocol.control import (
@@ -40,56 +33,8 @@ from roq.protocol.control import (
 from roq.protocol.reports import ChildInfo
 from roq.protocol.version import FIELD, WIRE_VERSION
 from roq.runtime import exits
-from roq.runtime.interfaces import Call
 
 pytestmark = pytest.mark.integration
-
-
-def hcm_config(folder: Path, leader: FakeLeader, **sections: object) -> HcmConfig:
-    values: dict[str, object] = {
-        "gcm": Gcm(address=[leader.address]),
-        "network": Network(port=0),
-        "monitor": Monitor(base_port=0),
-        "statmonitor": Statmonitor(base_port=0),
-        "exchange": Exchange(base_port=0),
-        "data": Data(dir=str(folder)),
-        "children": Children(start_seconds=60.0, crash_window_seconds=600.0),
-        **sections,
-    }
-    return HcmConfig(**values)  # type: ignore[arg-type]
-
-
-class RunningHost:
-    """A host manager in a thread of this process; its children are real processes."""
-
-    def __init__(self, config: HcmConfig, ensemble: MemoryEnsemble) -> None:
-        self.ready = threading.Event()
-        self.code: int | None = None
-        self.registries: list[MemoryRegistry] = []
-        self.manager = HostManager(
-            config, partial(self._registry, ensemble), lambda _description: self.ready.set()
-        )
-        self.control = self.manager.control
-        self._thread = threading.Thread(target=self._run, name="host manager")
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.code = self.manager.run()
-        finally:
-            self.manager.close()
-
-    def _registry(self, ensemble: MemoryEnsemble, post: Post) -> MemoryRegistry:
-        self.registries.append(MemoryRegistry(ensemble, post))
-        return self.registries[-1]
-
-    def stop(self) -> None:
-        self.manager.stop()
-        self.join()
-
-    def join(self) -> None:
-        self._thread.join(30)
-        assert not self._thread.is_alive()
 
 
 @pytest.fixture
@@ -266,66 +211,6 @@ def test_a_second_host_manager_of_the_same_name_ends_and_disturbs_nothing(
     assert topology(leader, monitor.control) == {}
     assert ensemble.names("/hosts") == (HOST,)
     assert leader.reports[HOST].control == host.control
-
-
-@pytest.mark.parametrize("control", ["tcp://127.0.0.1:1", "tcp://", "nonsense", 5])
-def test_a_name_whose_owner_does_not_answer_is_taken_over(
-    tmp_path, leader, ensemble, control
-) -> None:
-    posted: queue.SimpleQueue[Call] = queue.SimpleQueue()
-    dead = MemoryRegistry(ensemble, posted.put)
-    dead.start(lambda _state: None)
-    dead.register_host(HOST, json.dumps({"control": control}).encode(), lambda _result: None)
-    eventually(lambda: _run_all(posted) or ensemble.names("/hosts") == (HOST,), "it has the name")
-    host = RunningHost(hcm_config(tmp_path / "two", leader), ensemble)
-    try:
-        assert host.ready.wait(30)
-    finally:
-        host.stop()
-        dead.close()
-
-
-def test_a_host_that_has_used_the_last_epoch_says_so_and_leaves_the_others_to_the_cluster(
-    tmp_path, leader, ensemble, caplog
-) -> None:
-    posted: queue.SimpleQueue[Call] = queue.SimpleQueue()
-    registry = MemoryRegistry(ensemble, posted.put)
-    sessions: list[SessionState] = []
-    registry.start(sessions.append)
-    eventually(lambda: _run_all(posted) or sessions, "it is connected")
-    drawn: list[int | RegistryAway] = []
-    registry.next_host_epoch(drawn.append, EPOCH_MAX - 100)
-    eventually(lambda: _run_all(posted) or drawn, "so many were given")
-    assert drawn == [EPOCH_MAX - 99]
-    registry.close()
-    before = ensemble.node(EPOCH).version
-    (tmp_path / OWN).write_text(str(EPOCH_MAX))
-    host = RunningHost(hcm_config(tmp_path, leader), ensemble)
-    host.join()
-    assert host.code == exits.CONFIG
-    assert f"{OWN} holds {EPOCH_MAX}, above which no epoch is left" in caplog.text
-    assert ensemble.node(EPOCH).version == before + 1
-
-
-def _run_all(posted: queue.SimpleQueue[Call]) -> None:
-    while not posted.empty():
-        posted.get()()
-
-
-def test_two_host_managers_cannot_share_a_folder(tmp_path, leader, ensemble) -> None:
-    host = RunningHost(hcm_config(tmp_path, leader), ensemble)
-    try:
-        with pytest.raises(ConfigError, match=r"data\.dir"):
-            HostManager(hcm_config(tmp_path, leader), partial(MemoryRegistry, ensemble))
-    finally:
-        host.stop()
-
-
-def test_a_port_in_use_is_a_clear_error(tmp_path, leader, host, ensemble) -> None:
-    port = int(host.control.rpartition(":")[2])
-    config = hcm_config(tmp_path / "other", leader, network=Network(port=port))
-    with pytest.raises(ConfigError, match=f"port {port}"):
-        HostManager(config, partial(MemoryRegistry, ensemble))
 
 
 def test_a_lost_session_keeps_the_children(leader, host, ensemble) -> None:
