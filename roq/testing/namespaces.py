@@ -259,7 +259,10 @@ def _pids(name: str) -> list[int]:
 
 
 def _run(*argv: str) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"`{' '.join(argv)}` failed: {error}") from error
     if done.returncode != 0:
         raise Unavailable(f"`{' '.join(argv)}` failed: {done.stderr.strip()}")
     return done.stdout

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from waiting import eventually
 
-from roq.errors import ConfigError, NoMoreHosts, ProviderFailed
 from roq.provider.local import LocalOptions, LocalProvider
 from roq.provider.port import HostRequest, HostState, ProvidedHost, Provider
 from roq.provider.process import identify, working_in
@@ -177,44 +176,6 @@ def test_a_host_survives_the_process_that_made_it(provider: LocalProvider, tmp_p
     (host,) = provider.list("c")
     assert host.handle == done.stdout.strip()
     assert host.state is HostState.RUNNING
-
-
-def test_what_stands_in_the_environment_does_not_reach_a_host(
-    provider: LocalProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROQ_HCM_NETWORK_BIND", "127.0.8.99")
-    assert provider.create(request()).host == FIRST
-
-
-def test_when_no_address_is_left_it_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    one = LocalProvider(options(tmp_path, first_address=FIRST, last_address=FIRST))
-    host = one.create(request())
-    with pytest.raises(NoMoreHosts, match="wider range"):
-        one.create(request("two"))
-    assert one.list("c") == [host]
-    one.remove(host.handle)
-
-
-def test_settings_of_the_options_reach_the_host(tmp_path: Path) -> None:
-    provider = LocalProvider(options(tmp_path, hcm={"exchange": {"max_perhost": 3}}))
-    host = provider.create(request())
-    text = HostFolder(tmp_path, "c", "one").configuration.read_text()
-    assert "max_perhost = 3" in text
-    provider.remove(host.handle)
-
-
-def test_a_host_that_is_too_slow_to_start_is_given_up_and_removed(tmp_path: Path) -> None:
-    provider = LocalProvider(options(tmp_path, start_seconds=0.1))
-    with pytest.raises(ProviderFailed, match=r"does not listen at 127\.0\.8\.1 within 0\.1 s"):
-        provider.create(request())
-    assert provider.list("c") == []
-    assert working_in(tmp_path) == []
-
-
-def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"data_dir: .* cannot be used: Not a directory"):
-        LocalProvider(options(tmp_path / "file" / "hosts"))
 
 
 def test_a_record_knows_the_address_that_is_reserved(

@@ -8,6 +8,7 @@ from gcm_script import OTHER, PaperHost, Script
 
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events
+from roq.gcm.change.admission import AT_ONCE
 from roq.gcm.change.operations import (
     AGAIN_SECONDS,
     OPERATIONS_MAX,
@@ -15,10 +16,10 @@ from roq.gcm.change.operations import (
     WAITING_MAX,
     Operations,
 )
-from roq.gcm.change.steps import Call, Calls, Draw, Emit, Saga, Save, Step
+from roq.gcm.change.steps import Admit, Call, Calls, Draw, Emit, Saga, Save, Step
 from roq.model import Limits
 from roq.protocol.control import Control, Done, StartMonitor, StopQueue
-from roq.timing import OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
+from roq.timing import ADMISSION_SECONDS, OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
 
 
 @pytest.fixture
@@ -124,6 +125,8 @@ def saga(*steps: Step, seen: list[object] | None = None) -> Callable[[], Saga]:
             try:
                 back: object = yield step
             except RequestError as error:
+                if seen is None:
+                    raise
                 back = error
             if seen is not None:
                 seen.append(back)
@@ -265,3 +268,70 @@ def test_a_saga_that_is_given_up_is_closed() -> None:
         "p": "interrupted", "r": "registry_away",
     }  # fmt: skip
     assert ended == ["closed"], "the other one had not begun"
+
+
+START = saga(Admit("h1"), SAVE)
+
+
+def full(operations: Operations) -> list[int]:
+    """As much is started on a host as may be at once; gives what is waited for."""
+    return [
+        token
+        for number in range(AT_ONCE)
+        for token in tokens(operations.submit(f"q{number}", number, START, 0.0))
+    ]
+
+
+def test_a_start_waits_for_its_turn_at_its_host_and_others_do_not() -> None:
+    operations = Operations()
+    saves = full(operations)
+    assert operations.submit("late", "late", START, 1.0) == []
+    assert len(tokens(operations.submit("r", "r", saga(Admit("h2"), SAVE), 1.0))) == 1
+    operations.check()
+    effects = operations.completed(saves[0], None, 2.0)
+    assert (replies(effects), len(tokens(effects))) == ({0: ""}, 1)
+    assert replies(operations.completed(tokens(effects)[0], None, 2.0)) == {"late": ""}
+    operations.check()
+
+
+def test_a_turn_that_does_not_come_in_time_is_refused_and_nothing_was_begun() -> None:
+    operations = Operations()
+    for number in range(AT_ONCE):
+        operations.submit(f"q{number}", number, saga(Admit("h1"), Calls((slow(),))), 0.0)
+    operations.submit("late", "late", START, 0.0)
+    assert replies(operations.expire(ADMISSION_SECONDS - 0.1)) == {}
+    assert replies(operations.expire(ADMISSION_SECONDS)) == {"late": "busy"}
+    operations.check()
+
+
+def slow() -> Call:
+    return Call("h1", "tcp://h1:5100", StopQueue(queue="q", leader_epoch=1), 90.0)
+
+
+def test_who_waits_for_a_host_that_is_lost_is_told_so_at_once() -> None:
+    operations = Operations()
+    full(operations)
+    operations.submit("late", "late", START, 0.0)
+    assert replies(operations.gone("h1", "", 0.0)) == {"late": "host_not_found"}
+    operations.check()
+
+
+def test_what_the_leader_has_to_do_does_not_wait_behind_a_turn_that_has_not_come() -> None:
+    operations = Operations()
+    saves = full(operations)
+    operations.submit("late", "late", START, 0.0)
+    _, effects = operations.submit_own("late", saga(SAVE), 0.0)
+    (ours,) = tokens(effects)
+    assert operations.completed(ours, None, 0.0) == [], "the other one waits anew"
+    effects = operations.completed(saves[0], None, 0.0)
+    assert (replies(effects), len(tokens(effects))) == ({0: ""}, 1)
+    operations.check()
+
+
+def test_after_an_end_of_everything_all_hosts_take_starts_again() -> None:
+    operations = Operations()
+    full(operations)
+    operations.submit("late", "late", START, 0.0)
+    assert replies(operations.abort(RegistryAway("away")))["late"] == "registry_away"
+    assert len(full(operations)) == AT_ONCE
+    operations.check()
