@@ -8,6 +8,7 @@ from roq.errors import Busy, RegistryAway, RequestError
 from roq.gcm import events
 from roq.gcm.change.steps import (
     Result,
+    Steps,
     exchange_hosts,
     has_erased,
     moved_to,
@@ -15,10 +16,20 @@ from roq.gcm.change.steps import (
     with_problem,
     without_exchange,
 )
+from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import ExchangeRecord, QueueRecord, RemovedLog
+from roq.gcm.state.removed_logs import RemovedLogs
 from roq.model import Limits, QueueState, child_epoch
-from roq.protocol.control import Done, StartExchange, StartMonitor, StopQueue, failure
+from roq.protocol.control import (
+    Control,
+    Done,
+    Started,
+    StartExchange,
+    StartMonitor,
+    StopQueue,
+    failure,
+)
 from roq.timing import START_ASKS_SECONDS, START_STARVED_ASKS_SECONDS
 
 
@@ -184,3 +195,87 @@ def test_a_leader_that_is_new_does_not_call_the_cluster_full() -> None:
     full.ask(2003, QName="q", Host="h1")
     full.live(30)
     assert full.ask(2010, QName="r")["CODE"] == "no_capacity"
+
+
+def steps_of(script: Script) -> Steps:
+    queues, hosts = script.machine.queues, script.machine.hosts
+    return Steps(queues, RemovedLogs(queues), hosts, Heartbeats(hosts))
+
+
+def test_a_process_that_its_host_still_tells_of_is_not_lost_and_one_that_it_does_not_is(
+    script: Script,
+) -> None:
+    script.ask(2003, QName="a", Host="h1")
+    script.report(script.hosts["h1"])
+    steps, queue = steps_of(script), script.machine.queues.demand("a")
+    assert [steps.lost(queue, number) for number in (0, 1)] == [False, False]
+    assert [steps.runs(queue, number) for number in (0, 1)] == [True, True]
+    script.hosts["h1"].fail("a", 1, "exit code 70")
+    script.report(script.hosts["h1"])
+    assert [steps.lost(queue, number) for number in (0, 1)] == [False, True]
+    assert [steps.runs(queue, number) for number in (0, 1)] == [True, False]
+
+
+def test_what_is_placed_anew_shares_the_hosts_that_there_are() -> None:
+    script = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2, 3)))
+    script.ask(2003, QName="a", Host="h1")
+    for host in ("h2", "h3"):
+        script.ask(2004, QName="a", Host=host)
+    steps, queue = steps_of(script), script.machine.queues.demand("a")
+    places, problem = steps.place_anew(queue, (1, 2, 3))
+    assert (sorted(places.values()), problem) == (["h1", "h2", "h3"], "")
+    places, _ = steps.place_anew(queue, (1,), avoid=frozenset({"h1"}))
+    assert places[1] in {"h2", "h3"}
+
+
+def test_an_exchange_that_keeps_no_log_does_not_serve_a_durable_queue() -> None:
+    script = Script(PaperHost("h1"), durability="flush")
+    host = script.hosts["h1"]
+    answer = host.answer
+
+    def forgets(message: Control) -> Control | None:
+        told = answer(message)
+        if isinstance(message, StartExchange) and isinstance(told, Started):
+            child = msgspec.structs.replace(told.child, durability="none")
+            return msgspec.structs.replace(told, child=child)
+        return told
+
+    host.answer = forgets  # type: ignore[method-assign]
+    refused = script.ask(2003, QName="a", Host="h1")
+    assert "host h1 runs an earlier RoQ, which keeps no log on its disk" in refused["COMMENT"]
+
+
+def test_a_process_of_before_is_not_taken_for_the_one_that_was_asked_for(script: Script) -> None:
+    script.ask(2003, QName="a", Host="h1")
+    queue_id = script.record("a").queue_id
+    script.vanish("h1")
+    script.live(4)
+    script.expire_node("h1")
+    host = script.hosts["h2"]
+    child = host.start("a", queue_id, 0)
+    old = msgspec.structs.replace(child, epoch=1)
+    host.answer = lambda message: Started(id=message.id, child=old)  # type: ignore[method-assign]
+    script.live(3)
+    reasons = " ".join(script.ask(2104, QName="a")["Reasons"])
+    assert "host h2 still runs an earlier a.monitor" in reasons
+
+
+def test_what_waits_for_a_host_that_is_away_is_told_with_what_becomes_of_it() -> None:
+    script = Script(PaperHost("h1"), PaperHost("h2", epoch=2), durability="flush")
+    script.ask(2003, QName="a", Host="h1")
+    script.ask(2004, QName="a", Host="h2")
+    script.vanish("h2")
+    script.expire_node("h2")
+    script.live(6)
+    warning = script.ask(2001, QName="a")["WARNING"]
+    assert "host h2 removes its logs of queue a when it is back" in warning
+    assert "h1" not in warning
+
+
+def test_of_a_host_without_a_manager_nothing_is_confirmed(script: Script) -> None:
+    script.ask(2003, QName="a", Host="h1")
+    script.vanish("h1", with_children=False)
+    script.expire_node("h1")
+    script.live(8)
+    answer = script.ask(2002, QName="a")
+    assert "host h1 has no manager that could stop them" in answer["COMMENT"]
