@@ -356,4 +356,65 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("return [who for who in self._new if who.handles]", "return self._new"),
         ("                self._time.errors.append(error)\n", "                pass\n"),
     ),
+    *mutants(
+        "roq/timing.py", ("tests/unit/test_timing.py",),
+        ("assert END_SECONDS < ANSWERING_SECONDS\n", ""),
+        ("3 * HOST_REPORT_SECONDS\n\"\"\"A host that", "3.0\n\"\"\"A host that"),
+    ),
+    *mutants(
+        "roq/coordination/counter.py", ("tests/unit/coordination/test_counter.py",),
+        ("        return number > EPOCH_MAX\n", "        return False\n"),
+        ("        elif attempts <= 0:\n", "        elif attempts < 0:\n"),
+    ),
+    *mutants(
+        "roq/coordination/election.py", ("tests/unit/coordination/test_election.py",),
+        ("        elif node.owner != self._store.session:\n", "        elif False:\n"),
+        ("        leads = node is not None and node.data == first\n",
+         "        leads = node is not None\n"),
+    ),
+    *mutants(
+        "roq/coordination/database.py", ("tests/unit/coordination/test_store_contract.py",),
+        ('                number = self._count("transaction")\n                self._connection',
+         "                self._connection"),
+    ),
+    *mutants(
+        "roq/gcm/change/operations.py", ("tests/unit/gcm/change/test_operations.py",),
+        ("        if not self._has_room(None):\n            return False, []\n", ""),
+        ("        del self._pending[token]\n        self._admission", "        self._admission"),
+    ),
+    *mutants(
+        "roq/gcm/change/steps.py", ("tests/unit/gcm/change/test_steps.py",),
+        ("not 0 < epoch < answer.no_log_since", "not 0 < epoch <= answer.no_log_since"),
+        ("            count[host] = count.get(host, 0) + 1\n", ""),
+    ),
+    *mutants(
+        "roq/gcm/interfaces/reports.py", ("tests/unit/gcm/interfaces/test_reports.py",),
+        ("        if now < due:\n            return None\n", ""),
+    ),
+    *mutants(
+        "roq/gcm/interfaces/listeners.py", ("tests/unit/gcm/interfaces/test_listeners.py",),
+        ("        self.forget(address)\n        return False\n", "        return False\n"),
+    ),
+    *mutants(
+        "roq/local/launcher.py", ("tests/unit/local/test_launcher.py",),
+        ("        if self._steps and not any(part.running for part in self._steps[0]):\n",
+         "        if self._steps:\n"),
+    ),
+    *mutants(
+        "roq/provider/local.py", ("tests/unit/provider/test_local.py",),
+        ("_kill_all(folder.path) if not each.wait", "() if not each.wait"),
+    ),
+    *mutants(
+        "roq/provider/engine.py", ("tests/unit/provider/test_engine.py",),
+        ('                    cap_drop=["ALL"],\n', ""),
+    ),
+    *mutants(
+        "roq/testing/faults.py", ("tests/unit/testing/test_faults.py",),
+        ("frame[:1] != _CONTROL and ", ""),
+    ),
+    *mutants(
+        "roq/testing/namespaces.py", ("tests/unit/testing/test_namespaces.py",),
+        ("    except (OSError, subprocess.TimeoutExpired) as error:\n",
+         "    except subprocess.TimeoutExpired as error:\n"),
+    ),
 )  # fmt: skip
