@@ -19,7 +19,7 @@ from roq.coordination.registry_contract import (
     Reason,
     RegistryDenied,
 )
-from roq.coordination.store_contract import CreateNext, Refused
+from roq.coordination.store_contract import CreateNext, Refused, Watch
 from roq.errors import RegistryAway
 
 
@@ -209,7 +209,7 @@ def test_a_connection_that_breaks_is_waited_for() -> None:
 
 def test_who_cannot_count_leads_nobody_until_it_can() -> None:
     store = PaperStore()
-    store.write(BASE, b"one")
+    store.nodes.transact(0, [Delete(BASE), Create(BASE, b"one")])
     candidate = Candidate(store)
     candidate.election.resume()
     assert (candidate.led, candidate.followed) == ([], [None])
@@ -235,3 +235,40 @@ def test_each_process_stands_under_a_name_of_its_own() -> None:
     for _ in range(2):
         Candidate(store).election.resume()
     assert len({name.rsplit("-", 1)[0] for name in names(store)}) == 2
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_look_that_was_never_answered_keeps_nobody_from_the_next_connection(
+    monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    store = PaperStore()
+    candidate = Candidate(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "read", lambda *_: None)
+        candidate.election.resume()
+        if lost:
+            candidate.election.forget()
+    candidate.election.resume()
+    assert len(candidate.led) == 1
+
+
+@pytest.mark.parametrize("path", [CLUSTER, LEADER, "first"])
+def test_a_connection_that_breaks_in_the_middle_of_a_look_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    store = PaperStore()
+    first = somebody(store)
+    candidate = Candidate(store)
+    read = store.read
+
+    def breaks(where: str, watch: Watch | None, done: Callable[[object], None]) -> None:
+        broken = where == (first if path == "first" else path)
+        done(RegistryAway("cut")) if broken else read(where, watch, done)
+
+    monkeypatch.setattr(store, "read", breaks)
+    candidate.election.resume()
+    assert (candidate.followed, store.restarts) == ([], [])
+    monkeypatch.undo()
+    store.tell(CANDIDATES)
+    candidate.election.resume()
+    assert candidate.followed == [None]
