@@ -1,5 +1,6 @@
 """Hosts as processes of this machine; in the place of a host manager something that listens."""
 
+import os
 import re
 import signal
 import sys
@@ -18,7 +19,9 @@ from roq.provider.process import working_in
 from roq.provider.record import HostFolder, HostRecord
 from roq.runtime.process import detach
 
-FIRST, LAST = "127.0.18.1", "127.0.18.9"
+OURS = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+"""Other processes run these tests at the same time."""
+FIRST, LAST = f"{OURS}.1", f"{OURS}.9"
 LISTENS = """
 import re, socket, sys
 address = re.search(r'bind = "([0-9.]+)"', open(sys.argv[-1]).read())[1]
@@ -91,8 +94,8 @@ def test_a_host_that_listens_is_given_back_and_found_again_by_others(
 def test_each_host_has_an_address_of_its_own_and_none_that_the_cluster_has(
     provider: LocalProvider,
 ) -> None:
-    hosts = [provider.create(request(name, taken=["127.0.18.2"])).host for name in ("one", "two")]
-    assert hosts == [FIRST, "127.0.18.3"]
+    hosts = [provider.create(request(name, taken=[f"{OURS}.2"])).host for name in ("one", "two")]
+    assert hosts == [FIRST, f"{OURS}.3"]
 
 
 def test_when_no_address_is_left_it_says_so_and_leaves_nothing(
@@ -183,9 +186,9 @@ def test_a_host_whose_maker_was_interrupted_is_found_by_what_works_there(
 def test_where_it_listens_nobody_may_change_and_the_rest_is_as_it_was_asked_for(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROQ_HCM_NETWORK_BIND", "127.0.18.99")
+    monkeypatch.setenv("ROQ_HCM_NETWORK_BIND", f"{OURS}.99")
     monkeypatch.setenv("ROQ_TEST", "kept")
-    wanted = {"network": {"bind": "127.0.18.98"}, "exchange": {"max_perhost": 3}}
+    wanted = {"network": {"bind": f"{OURS}.98"}, "exchange": {"max_perhost": 3}}
     provider = LocalProvider(options(tmp_path, hcm=wanted))
     provider.create(request(settings={"exchange": {"max_perhost": 5}}))
     text = settings(tmp_path)
@@ -237,11 +240,11 @@ def test_two_that_are_asked_at_once_give_different_addresses(
         each.start()
     for each in threads:
         each.join()
-    assert sorted(made) == [FIRST, "127.0.18.2"]
+    assert sorted(made) == [FIRST, f"{OURS}.2"]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"data_dir": ""}, {"first_address": "10.0.0.1"}, {"last_address": "127.0.18.0"},
+    "wrong", [{"data_dir": ""}, {"first_address": "10.0.0.1"}, {"last_address": f"{OURS}.0"},
               {"start_seconds": 0}, {"stop_seconds": 601}]
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
