@@ -272,3 +272,15 @@ def test_a_connection_that_breaks_in_the_middle_of_a_look_is_waited_for(
     store.tell(CANDIDATES)
     candidate.election.resume()
     assert candidate.followed == [None]
+
+
+def test_a_leader_whose_candidacy_would_not_end_with_its_session_stands_anew() -> None:
+    store = PaperStore()
+    candidate = Candidate(store)
+    candidate.election.resume()
+    path = f"{CANDIDATES}/{names(store)[0]}"
+    store.nodes.transact(0, [Delete(path), Create(path, b"me")])
+    store.tell(path)
+    assert candidate.followed == [None]
+    assert [each.epoch for each in candidate.led] == [1, 2]
+    assert len(names(store)) == 2
