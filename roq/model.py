@@ -36,7 +36,8 @@ def check_name(name: str, what: str = "queue") -> str:
         TypeError: no text.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a {what} name is text, not {type(name).__name__}")
+        article = "an" if what[0] in "aeiou" else "a"
+        raise TypeError(f"{article} {what} name is text, not {type(name).__name__}")
     if NAME_PATTERN.match(name) is None or name in {".", ".."}:
         shown = name if len(name) <= 40 else name[:40] + "…"
         besides = " (. and .. are paths)" if name in {".", ".."} else ""

@@ -10,6 +10,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
+from roq.cli.failures import confirm
 from roq.cli.messages import document_of
 from roq.cli.options import Number, cluster_before
 from roq.cli.output import done, note, print_fields, print_json, print_table
@@ -221,7 +222,7 @@ def purge(target: Target, queue: str, wanted: Wanted, yes: bool) -> None:
 
 def _confirm(question: str, found: list[Found], *, yes: bool) -> None:
     if found and not yes:
-        click.confirm(question, abort=True, err=True)
+        confirm(question)
 
 
 def _many(found: list[Found]) -> str:

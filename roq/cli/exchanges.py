@@ -8,6 +8,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, change_command, cluster_command
+from roq.cli.failures import confirm
 from roq.cli.options import Number, cluster_before
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
@@ -145,7 +146,7 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
                 "`roq health` names its folder, which is yours to remove." * away
             )
             if not yes:
-                click.confirm("Give it up?", abort=True, err=True)
+                confirm("Give it up?")
         warning = cluster.forget_exchange(queue, exchange, timeout=target.change_timeout)
     done(
         f"exchange {exchange} of queue {queue} is given up",

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 from typing import IO, Any, Final
 
@@ -95,6 +96,24 @@ def daemon_failed(error: RoQError) -> Failed:
 def text_of(error: RoQError) -> str:
     """The sentence of an error; what its class stands for if it has none."""
     return str(error).strip() or (type(error).__doc__ or type(error).__name__).strip()
+
+
+def confirm(question: str) -> None:
+    """Ask who is there whether something is to be done; standard error has the question.
+
+    Raises:
+        click.Abort: the answer was no, or Ctrl-C.
+        Failed: nobody is there to answer.
+    """
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort:  # also at the end of the input
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise Failed("nobody has answered", hint="Say --yes if that is meant.") from None
+    if not answer:
+        raise click.Abort
 
 
 # Modules that an extra brings, imported when they are used: scenarios, benchmarks, the console.

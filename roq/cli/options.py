@@ -28,6 +28,10 @@ class Number(click.FloatRange):
             self.fail(f"{value!r} is no number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        """As click says it; empty where there is no bound, of which click says `x<=None`."""
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 def texts_option(name: str, argument: str, *, help: str) -> Callable[[_F], _F]:  # noqa: A002
     """Let a command take NAME=TEXT, repeatedly: a dict, as this argument.

@@ -63,7 +63,9 @@ def queue() -> None:
     shell_complete=completion.hosts,
     help="Host for the monitor and the first exchange; chosen by the cluster if not given.",
 )
-@click.option("--exists-ok", is_flag=True, help="Fine if the queue exists already.")
+@click.option(
+    "--exists-ok", is_flag=True, help="Fine if the queue exists already; it keeps its limits."
+)
 @click.option(
     "--durability",
     type=click.Choice(DURABILITIES),
@@ -130,7 +132,8 @@ def create(
             services=services,
             timeout=target.change_timeout,
         )
-    done(f"queue {name} is running", as_json=target.as_json, queue=name)
+        warning = _other_limits(cluster.describe(name), given) if exists_ok and given else ""
+    done(f"queue {name} is running", as_json=target.as_json, warning=warning, queue=name)
 
 
 @queue.command(short_help="Change what the queue NAME defines.")
@@ -319,10 +322,22 @@ def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
                 f"there is no limit {name!r}; there are {', '.join(LIMIT_RANGES)}",
                 param_hint="--limit",
             )
-        if not value.isdecimal():
-            raise click.BadParameter(f"{text!r} is not NAME=NUMBER", param_hint="--limit")
+        if not (value.isascii() and value.isdecimal()):
+            raise click.BadParameter(
+                f"{text!r} is not NAME=NUMBER, with a whole number", param_hint="--limit"
+            )
         limits[name] = int(value)
     return limits
+
+
+def _other_limits(there: QueueDescription, given: dict[str, int]) -> str:
+    """What a queue that exists allows instead of what was given; empty if it is the same."""
+    other = [
+        f"{name} is {value}"
+        for name, value in msgspec.structs.asdict(there.limits).items()
+        if given.get(name, value) != value
+    ]
+    return f"it exists already, and keeps its limits: {', '.join(other)}" if other else ""
 
 
 def read_services(file: BinaryIO) -> DefinedServices:

@@ -36,7 +36,7 @@ def request() -> None:
 
     \b
     Example:
-      roq request send work billing.create '{"order": 7}'
+      roq request send work billing.create '{"number": 7}'
       roq request list work billing
       roq request show billing.create work/x1-196610-42-0
       roq response get billing.create work/x1-196610-42-0
@@ -79,9 +79,9 @@ def send(
 
     \b
     Example:
-      roq request send work billing.create '{"order": 7}'
-      roq request send work billing.create '{"order": 7}' --wait 0
-      roq request send work billing.create '{"order": 7}' --wait 0 --delay 3600
+      roq request send work billing.create '{"number": 7}'
+      roq request send work billing.create '{"number": 7}' --wait 0
+      roq request send work billing.create '{"number": 7}' --wait 0 --delay 3600
       roq request send work billing.create 7 --priority 5 --header by=me
     """
     asked = endpoint_of(endpoint, codec, idempotent=idempotent)

@@ -14,7 +14,13 @@ from typing import Final, Protocol, Self, TypeVar
 import msgspec
 
 from roq.client.admin.broadcast import Watch
-from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
+from roq.client.admin.commands import (
+    HostCommands,
+    check_existing,
+    create_request,
+    exchange_request,
+    request,
+)  # fmt: skip
 from roq.client.admin.management import Management
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import Listing, ScalingRules, rules_document, rules_of
@@ -152,8 +158,9 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is. It is one if a durability
-                is asked for and the queue has another one.
+            exists_ok: an existing queue is no error; it stays as it is, with its limits. It is an
+                error if the queue has another durability than is asked for, or is not ordered
+                although that is asked for.
             durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
                 after a restart. `async`: likewise, but it acknowledges what is written, and syncs
                 it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
@@ -171,14 +178,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             self._ask(create_request(name, host, durability, limits, services), timeout)
         except QueueExists:
             if not exists_ok:
-                raise
-            there = self.describe(name).durability if durability else durability
-            if there != durability:
-                raise QueueExists(
-                    f"queue {name!r} exists already with durability {there}, and a queue keeps the "
-                    f"one that it was created with: create another one with {durability}, or "
-                    f"remove this one first with all that is in it (`roq queue remove {name}`)"
-                ) from None
+                raise QueueExists(f"queue {name!r} exists already") from None
+            check_existing(name, durability, limits, self.describe)
 
     def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> str:
         """Remove a queue, running or stopped; what it held is gone. Returns what its hosts have
@@ -476,8 +477,10 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         def open_publisher() -> Publisher:
             durability, limits = of_letters(self.describe(queue))
             # That of a queue in memory may be there, and keep letters better than they were kept.
-            if durability != VOLATILE or not self.queue_exists(letters):
-                self.create_queue(letters, exists_ok=True, durability=durability, limits=limits)
+            there = self.queue_exists(letters)
+            if durability != VOLATILE or not there:
+                new = None if there else limits  # one for letters of several queues stays as it is
+                self.create_queue(letters, exists_ok=True, durability=durability, limits=new)
             return self.publisher(letters)
 
         burials = DeadLetters(queue, group, open_publisher)
@@ -616,5 +619,5 @@ def connect(
         Unavailable: no configuration manager has answered in time.
         InvalidRequest: no valid address.
     """
-    given = [[one] if isinstance(one, str) else one for one in addresses]
+    given = ([one] if isinstance(one, str) or one is None else one for one in addresses)
     return Cluster(chain.from_iterable(given), timeout=timeout, translate=translate)

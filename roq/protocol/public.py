@@ -419,6 +419,21 @@ def is_address(address: str) -> bool:
     return match is not None and 0 < int(match.group(2)) < 65_536
 
 
+def check_limit(name: str, value: int) -> None:
+    """Say what is wrong with one limit.
+
+    Raises:
+        InvalidRequest: there is no such limit, or this is no whole number of its range.
+    """
+    if name not in LIMIT_RANGES:
+        raise InvalidRequest(f"unknown limit {name!r:.42}; there are {', '.join(LIMIT_RANGES)}")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRequest(f"limit {name} is a whole number, not {value!r:.40}")
+    low, high = LIMIT_RANGES[name]
+    if not low <= value <= high:
+        raise InvalidRequest(f"limit {name} must be from {low} to {high}, not {value}")
+
+
 def limits_of(given: dict[str, int]) -> QueueLimits:
     """The limits of a new queue: the given ones, and the defaults for the rest.
 
@@ -429,12 +444,7 @@ def limits_of(given: dict[str, int]) -> QueueLimits:
         InvalidRequest: an unknown limit, or a number out of its range.
     """
     for name, value in given.items():
-        if name not in LIMIT_RANGES:
-            known = ", ".join(LIMIT_RANGES)
-            raise InvalidRequest(f"unknown limit {_short(name)}; there are {known}")
-        low, high = LIMIT_RANGES[name]
-        if not low <= value <= high:
-            raise InvalidRequest(f"limit {name} must be from {low} to {high}, not {value}")
+        check_limit(name, value)
     limits = msgspec.structs.replace(QueueLimits(), **given)
     if limits.message_bytes <= limits.ring_bytes:
         return limits

@@ -19,8 +19,12 @@ def parse_addresses(addresses: str | Iterable[str]) -> list[str]:
 
     Raises:
         InvalidRequest: none at all, or one that cannot be an address; says which.
+        TypeError: no text.
     """
     given = [addresses] if isinstance(addresses, str) else list(addresses)
+    for text in given:
+        if not isinstance(text, str):
+            raise TypeError(f"an address is text, host:port, not {type(text).__name__}")
     parts = [part.strip() for text in given for part in text.split(",") if part.strip()]
     if not parts:
         raise InvalidRequest("no address given: use the client address of a cluster, host:port")
@@ -29,7 +33,7 @@ def parse_addresses(addresses: str | Iterable[str]) -> list[str]:
 
 def _endpoint(text: str) -> str:
     host, port = _split(text.removeprefix("tcp://"), text)
-    if not host or any(character in " /\\,@\t" for character in host):
+    if not host or not host.isprintable() or any(each in " /\\,@" for each in host):
         raise InvalidRequest(f"{text!r} is no address: use host:port")
     if not 0 < port < 65_536:
         raise InvalidRequest(f"{text!r} has no valid port: 1 to 65535, by default {CLIENT_PORT}")

@@ -37,6 +37,8 @@ def test_other_names_are_refused_with_the_rule(name: str) -> None:
 def test_what_is_no_text_is_no_name_and_no_topic(other: str) -> None:
     with pytest.raises(TypeError, match="queue name is text"):
         check_name(other)
+    with pytest.raises(TypeError, match="an endpoint name is text"):
+        check_name(other, "endpoint")
     with pytest.raises(TypeError, match="topic is text"):
         encode_topic(other)
 

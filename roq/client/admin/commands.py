@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from roq.errors import Interrupted, InvalidRequest, RegistryAway, Unavailable
+from roq.errors import Interrupted, InvalidRequest, QueueExists, RegistryAway, Unavailable
 from roq.model import Limits, check_name, wait_seconds
 from roq.protocol.defined_services import checked_services
 from roq.protocol.documents import RawDocument
-from roq.protocol.public import check_host
+from roq.protocol.public import check_host, check_limit
+from roq.protocol.public_answers import QueueDescription
 
 HOST_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 0.5
@@ -117,6 +118,39 @@ def create_request(
     return request(2003, Host=host, **fields)
 
 
+def check_existing(
+    name: str,
+    durability: str | None,
+    limits: Limits | Mapping[str, int] | None,
+    describe: Callable[[str], QueueDescription],
+) -> None:
+    """See whether a queue that exists will do for one that was asked for.
+
+    Args:
+        name: of the queue.
+        durability: that was asked for; None: any.
+        limits: those that were asked for.
+        describe: asks about a queue; called if something was asked for that no queue ever gets.
+
+    Raises:
+        QueueExists: it has another durability, or is not ordered as it was to be.
+    """
+    ordered = bool(changed_limits(limits).get("ordered"))
+    if durability is None and not ordered:
+        return
+    there = describe(name)
+    if durability not in {None, there.durability}:
+        has, wanted = f"with durability {there.durability}", f"with {durability}"
+    elif ordered and not there.limits.ordered:
+        has, wanted = "and is not ordered", "that is"
+    else:
+        return
+    raise QueueExists(
+        f"queue {name!r} exists already {has}, and stays so: create another one {wanted}, or "
+        f"remove this one first with all that is in it (`roq queue remove {name}`)"
+    )
+
+
 def exchange_request(queue: str, host: str | None, transaction_id: str | None) -> RawDocument:
     """Command 2004."""
     transaction = transaction_id if transaction_id is not None else os.urandom(16).hex()
@@ -125,10 +159,21 @@ def exchange_request(queue: str, host: str | None, transaction_id: str | None) -
 
 
 def changed_limits(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
-    """The limits that differ from the defaults."""
+    """The limits that differ from the defaults.
+
+    Raises:
+        InvalidRequest: no limits, one that there is not, or a number that it cannot have.
+    """
     if limits is None:
         return {}
     if not isinstance(limits, Limits):
+        if not isinstance(limits, Mapping):
+            raise InvalidRequest(
+                "limits are roq.Limits, or numbers by the names that these have there, "
+                f"not {limits!r:.40}"
+            )
+        for name, value in limits.items():
+            check_limit(name, value)
         return dict(limits)
     defaults: dict[str, int] = msgspec.structs.asdict(Limits())
     given: dict[str, int] = msgspec.structs.asdict(limits)

@@ -8,11 +8,19 @@ from itertools import islice
 from typing import Final
 
 import zmq
+from bson.errors import BSONError
 
 from roq.client.admin.command_route import CommandRoute, GiveUp, SendCommand, Step, Visit
 from roq.client.io.engine import Engine
-from roq.errors import OtherVersion, RegistryAway, RemoteProtocolError, Unavailable
+from roq.errors import (
+    InvalidRequest,
+    OtherVersion,
+    RegistryAway,
+    RemoteProtocolError,
+    Unavailable,
+)
 from roq.model import is_address
+from roq.number_ranges import UNREADABLE
 from roq.protocol import documents
 from roq.protocol.control import Answer, ClusterInfo, ClusterInfoRequest, Failure
 from roq.protocol.documents import RawDocument
@@ -53,11 +61,18 @@ class Management:
         return future
 
     def ask(self, document: RawDocument, timeout: float) -> Future[RawDocument]:
-        """The answer to one management command; a refusal is raised as its `RequestError`."""
+        """The answer to one management command; a refusal is raised as its `RequestError`.
+
+        Raises:
+            InvalidRequest: it has something that cannot travel, such as a number above 64 bits.
+        """
+        try:
+            frame = documents.encode_raw(document)
+        except (BSONError, *UNREADABLE) as error:
+            raise InvalidRequest(f"a cluster cannot be told that: {error}") from None
         future: Future[RawDocument] = Future()
         future.set_running_or_notify_cancel()
         deadline = self._engine.reactor.now() + timeout
-        frame = documents.encode_raw(document)
         self._engine.call_soon(lambda: _Command(self, frame, future, deadline).start())
         return future
 

@@ -121,7 +121,7 @@ class DelayedCommands(ABC):
         """
         try:
             name = bytes.fromhex(message)
-        except ValueError:
+        except (TypeError, ValueError):
             name = b""
         if len(name) != MESSAGE_ID_BYTES:
             raise InvalidName(

@@ -166,7 +166,7 @@ def parse_id(message: str) -> tuple[int, int, int, int]:
     Raises:
         InvalidName: that is no id.
     """
-    parts = _ID.fullmatch(message)
+    parts = _ID.fullmatch(message) if isinstance(message, str) else None
     numbers = tuple(map(int, parts.groups())) if parts is not None else ()
     if len(numbers) != 4 or numbers[1] > CHILD_EPOCH_MAX or numbers[2] >= OFFSET_MAX:
         raise InvalidName(

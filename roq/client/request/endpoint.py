@@ -108,12 +108,17 @@ class Endpoint(Generic[Q, R]):
             value: R = self._decode_response(data)
         except Exception as error:
             raise InvalidRequest(
-                f"the response of {self.name} is no {self.response!r}: {error}"
+                f"the response of {self.name} is no {type_text(self.response)}: {error}"
             ) from error
         return value
 
     def __repr__(self) -> str:
         return f"<roq.Endpoint {self.name}>"
+
+
+def type_text(kind: object) -> str:
+    """A type as people write it."""
+    return kind.__name__ if isinstance(kind, type) else repr(kind)
 
 
 def endpoint(

@@ -35,7 +35,7 @@ from roq.client.request.calls import (
     values_of,
 )
 from roq.client.request.context import CURRENT, RequestContext
-from roq.client.request.endpoint import Endpoint, is_async
+from roq.client.request.endpoint import Endpoint, is_async, type_text
 from roq.client.request.instance import (
     BACK,
     RUNS,
@@ -475,7 +475,8 @@ class Handling:
         try:
             value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
         except BaseException as error:  # noqa: BLE001 - whatever the codec raises
-            text = f"the request is no {registered.endpoint.request!r}: {brief(error)}"
+            kind = type_text(registered.endpoint.request)
+            text = f"the request is no {kind}: {brief(error)}"
             return HandlerResult(RequestState.FAILED, text=text)
         context = RequestContext(
             HeldWork(self._queue, work), registered.endpoint.name, work.holding.attempt,

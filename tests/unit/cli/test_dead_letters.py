@@ -132,6 +132,19 @@ def test_a_letter_is_shown_with_its_payload(monkeypatch: pytest.MonkeyPatch) -> 
     assert (missing.exit_code, missing.stdout) == (1, "")
 
 
+@pytest.mark.parametrize("command", ["requeue", "purge"])
+def test_where_nobody_answers_it_is_said_what_a_program_says(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = PaperCluster(letter(0))
+    asked = run(monkeypatch, cluster, command, "orders")
+    assert asked.exit_code == 1
+    assert asked.stderr.endswith(
+        "[y/N]: \nError: nobody has answered\n  Say --yes if that is meant.\n"
+    )
+    assert (cluster.published, cluster.acked) == ([], [])
+
+
 def test_letters_go_back_as_they_were_when_that_is_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = PaperCluster(letter(0, topic="eu.be"), letter(1))
     result = run(monkeypatch, cluster, "requeue", "orders", says="y\n")

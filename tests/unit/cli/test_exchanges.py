@@ -39,6 +39,9 @@ def test_what_is_lost_is_said_first_and_done_when_it_is_said_again(cluster: Magi
     assert "acknowledged and that a subscriber or a group has not read yet" in no.stderr
     assert "Should the host come back, the log stays there" in no.stderr
     assert "`roq health` names its folder, which is yours to remove" in no.stderr
+    nobody = CliRunner().invoke(exchange, ["forget", "orders", "x1"])
+    assert nobody.exit_code == 1
+    assert "Say --yes if that is meant." in nobody.stderr
     cluster.forget_exchange.assert_not_called()
     assert CliRunner().invoke(exchange, ["forget", "orders", "1"], input="y\n").exit_code == 0
     assert cluster.forget_exchange.call_args.args == ("orders", "1")

@@ -69,3 +69,10 @@ def test_what_is_no_number_is_refused_where_it_is_given(arguments: list[str]) ->
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 2
     assert "'nan' is no number" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["pub"], ["jobs", "schedule", "set"]])
+def test_a_number_without_bounds_shows_none(command: list[str]) -> None:
+    shown = CliRunner().invoke(cli, [*command, "--help"]).stdout
+    assert "SECONDS" in shown or "--ttl" in shown
+    assert "None]" not in shown

@@ -22,6 +22,7 @@ from roq.model import Limits
 from roq.protocol.public_answers import QueueDescription, QueueSummary
 from roq.protocol.reports import RETENTION, Check
 from roq.timing import COMMAND_SECONDS
+from tests.support.described import described
 
 VIEW = QueueView(
     queue="q", limit=0.0, publisher_count=0, subscriber_count=0, waiting=0, messages_in=0.0,
@@ -41,6 +42,14 @@ def test_limits_are_names_and_numbers() -> None:
 def test_an_unknown_limit_names_the_known_ones() -> None:
     with pytest.raises(click.BadParameter, match="ring_bytes"):
         parse_limits(("ring=1",))
+
+
+@pytest.mark.parametrize(
+    "text", ["ring_bytes", "ring_bytes=", "ring_bytes=-1", "topics=1e3", "topics=٣"]
+)
+def test_what_is_no_whole_number_is_no_limit(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not NAME=NUMBER, with a whole number"):
+        parse_limits((text,))
 
 
 class PaperCluster:
@@ -283,3 +292,19 @@ def test_a_queue_shows_what_it_defines_of_services(monkeypatch: pytest.MonkeyPat
     assert told.endswith("keep_result 60 s, send_attempts 9")
     shown = json.loads(CliRunner().invoke(queue, ["show", "work", "--json"]).stdout)
     assert shown["services"] == {"billing": {"keep_result": 60.0, "send_attempts": 9}}
+
+
+def test_that_a_queue_keeps_other_limits_than_were_given_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Paper(PaperCluster):
+        def describe(self, _name: str) -> QueueDescription:
+            return msgspec.structs.replace(described(), limits=Limits(topics=7, publishers=3))
+
+    monkeypatch.setattr(roq, "connect", Paper().connect)
+    given = ["create", "orders", "--limit", "topics=8", "--limit", "publishers=3"]
+    told = CliRunner().invoke(queue, [*given, "--exists-ok"])
+    assert told.stderr == "  it exists already, and keeps its limits: topics is 7\n"
+    for_programs = json.loads(CliRunner().invoke(queue, [*given, "--exists-ok", "--json"]).stdout)
+    assert for_programs["warning"] == "it exists already, and keeps its limits: topics is 7"
+    assert CliRunner().invoke(queue, given).stderr == ""

@@ -32,11 +32,21 @@ def test_the_usual_forms_are_understood(given: str | list[str], endpoints: list[
 
 
 @pytest.mark.parametrize(
-    "given", ["", [], ",", "a:b", "a:0", "a:65536", "[::1", "[::1]x", ":5000", "a b:1", "ipc:///x"]
-)
+    "given",
+    [
+        "", [], ",", "a:b", "a:0", "a:65536", "[::1", "[::1]x", ":5000", "a b:1", "ipc:///x",
+        "\ud800:1", "a\0:1", "a\nb:1",
+    ],
+)  # fmt: skip
 def test_anything_else_is_refused(given: str | list[str]) -> None:
     with pytest.raises(InvalidRequest):
         parse_addresses(given)
+
+
+@pytest.mark.parametrize("given", [None, [None], ["a:1", 5], [b"a:1"]])
+def test_what_is_no_text_is_no_address(given: str) -> None:
+    with pytest.raises(TypeError, match="an address is text, host:port, not "):
+        roq.connect(given)
 
 
 def test_a_port_at_which_nothing_listens() -> None:

@@ -11,12 +11,22 @@ from roq.client.admin.commands import (
     AGAIN_SECONDS,
     HostCommands,
     changed_limits,
+    check_existing,
     create_request,
     exchange_request,
 )
-from roq.errors import HostNotFound, InvalidName, InvalidRequest, RegistryAway, Unavailable
+from roq.errors import (
+    HostNotFound,
+    InvalidName,
+    InvalidRequest,
+    QueueExists,
+    RegistryAway,
+    Unavailable,
+)
 from roq.model import Limits
 from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import QueueDescription
+from tests.support.described import described
 
 
 class Cluster(HostCommands):
@@ -101,3 +111,56 @@ def test_only_limits_that_differ_from_the_defaults_are_said() -> None:
     assert changed_limits(Limits()) == changed_limits(None) == {}
     assert changed_limits({name: value}) == {name: value}
     assert "Limits" not in create_request("orders", None, "volatile", Limits())
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"ring_bytes": 10**30}, "ring_bytes must be from"),
+        ({"ring_bytes": 1.5}, "ring_bytes is a whole number, not 1.5"),
+        ({"ordered": True}, "ordered is a whole number, not True"),
+        ({"rings": 1}, "unknown limit 'rings'; there are message_bytes"),
+        ({5: 5}, "unknown limit 5"),
+        ("ring_bytes=5", "limits are roq.Limits, or numbers by the names"),
+        ([1], "limits are roq.Limits"),
+    ],
+)
+def test_limits_that_no_queue_can_have_are_refused_before_anybody_is_asked(
+    limits: dict[str, int], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        create_request("orders", None, None, limits)
+
+
+def description(durability: str, ordered: int) -> QueueDescription:
+    limits = Limits(ordered=ordered)
+    return msgspec.structs.replace(described(), durability=durability, limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("durability", "limits", "there", "told"),
+    [
+        (None, {"ordered": 1}, ("flush", 0), "exists already and is not ordered, and stays so"),
+        (None, Limits(ordered=1), ("flush", 0), "is not ordered"),
+        ("flush", {"ordered": 1}, ("flush", 0), "create another one that is, or remove"),
+        ("flush", None, ("none", 1), "with durability none, and stays so: create another one with"),
+        ("flush", {"ordered": 1}, ("flush", 1), ""),
+        (None, {"topics": 5}, None, ""),
+        (None, None, None, ""),
+    ],
+)
+def test_a_queue_that_exists_does_only_if_it_is_what_no_queue_becomes_later(
+    durability: str | None,
+    limits: Limits | dict[str, int] | None,
+    there: tuple[str, int] | None,
+    told: str,
+) -> None:
+    def describe(_queue: str) -> QueueDescription:
+        assert there is not None, "nobody is asked if it does not matter"
+        return description(*there)
+
+    if told:
+        with pytest.raises(QueueExists, match=told):
+            check_existing("orders", durability, limits, describe)
+    else:
+        check_existing("orders", durability, limits, describe)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from unittest.mock import MagicMock
 
 import pytest
 
 import roq
+from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
-from roq.errors import OtherVersion
+from roq.errors import InvalidRequest, OtherVersion
 from roq.model import endpoint_of
 from roq.protocol import documents
 from roq.protocol.version import FIELD, WIRE_VERSION
@@ -48,3 +50,10 @@ def test_a_cluster_of_another_version_is_named_with_both_and_not_asked_again(
     assert f"{endpoint} speaks version {said.get(FIELD, 1)} " in str(raised.value)
     assert f"this side version {WIRE_VERSION}:" in str(raised.value)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("value", [1 << 64, "\ud800", {5: 1}, object()])
+def test_what_cannot_travel_is_refused_in_a_sentence(value: object) -> None:
+    management = Management(MagicMock(), ["tcp://127.0.0.1:1"])
+    with pytest.raises(InvalidRequest, match="a cluster cannot be told that: "):
+        management.ask({"CMD": 2010, "Host": value}, 1.0)

@@ -76,7 +76,7 @@ def test_what_is_not_certain_is_said(monkeypatch: pytest.MonkeyPatch, answer: li
         Paper().cancel_message("q", "00" * 8)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 16, "00" * 7, "00" * 9])
+@pytest.mark.parametrize("name", ["", "x" * 16, "00" * 7, "00" * 9, None, 5, b"00" * 8])
 def test_what_is_no_id_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="16 hexadecimal digits"):
         Paper().cancel_message("q", name)

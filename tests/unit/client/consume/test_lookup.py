@@ -157,7 +157,7 @@ def test_a_message_has_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_id("x1-65537-1200-3") == (1, 65_537, 1_200, 3)
     for text in ("", "x1", "1-2-3-4", "x1-2-3-4-5", "x1-2-3-99999999", f"x1-2-{1 << 62}-0",
-                 "x1-99999999999-3-4", "x¹-1-1-1"):  # fmt: skip
+                 "x1-99999999999-3-4", "x¹-1-1-1", None, 5, b"x1-1-1-1"):  # fmt: skip
         with pytest.raises(InvalidName, match="is no id of a message"):
             parse_id(text)
     paper = Paper(monkeypatch)

@@ -113,5 +113,5 @@ def test_values_of_another_type_are_refused_where_they_are_made(value: Any) -> N
 
 
 def test_a_response_of_another_type_is_named() -> None:
-    with pytest.raises(roq.InvalidRequest, match=r"the response of s\.e is no"):
+    with pytest.raises(roq.InvalidRequest, match=r"the response of s\.e is no Order: "):
         endpoint("s.e", request=int, response=Order).decode_response(b"\x01")
