@@ -480,9 +480,15 @@ def _acting(action: Action, example: str, text: str) -> None:
     """Make the command that does something to many jobs."""
 
     @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @click.option("--all", "every", is_flag=True, help="All jobs; with --yes this has to be said.")
     @filtered
     @jobs_command
-    def command(target: JobsTarget, yes: bool, wanted: JobFilter) -> None:
+    def command(target: JobsTarget, yes: bool, every: bool, wanted: JobFilter) -> None:
+        if every and wanted != JobFilter():
+            raise click.UsageError("--all and some of them: one of the two")
+        # A program whose list of ids is empty does not mean all jobs.
+        if yes and not every and action != Action.REQUEUE and wanted == JobFilter():
+            raise click.UsageError("no job is named: give ids or options that say which, or --all")
         operate = target.operate()
         selection = operate.select(action, wanted)
         if not selection.number:

@@ -21,7 +21,7 @@ from roq.cli.responses import (
     print_response,
 )
 from roq.client.admin.wording import age_text, bytes_text
-from roq.errors import InvalidRequest, NoResponse
+from roq.errors import NoResponse
 from roq.number_ranges import UNREADABLE
 from roq.protocol.columns import PRIORITY_MAX
 from roq.protocol.requesting import ENDS, RequestState
@@ -88,7 +88,7 @@ def send(
     try:
         decoded = msgspec.json.decode(value)
     except UNREADABLE as error:
-        raise InvalidRequest(f"{value!r:.80} is no JSON: {error}") from None
+        raise click.UsageError(f"{value!r:.80} is no JSON: {error}") from None
     with target.connect() as cluster, cluster.requester(queue, collect=wait > 0) as requester:
         pending = requester.request(asked, decoded, headers=headers, priority=priority, delay=delay)
         if pending.accepted is not None:

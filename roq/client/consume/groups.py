@@ -283,6 +283,11 @@ def not_found(queue: str, group: str) -> str:
     return f"queue {queue} has no group {group}: its first consumer makes it"
 
 
+def no_service(queue: str, service: str) -> str:
+    """That there is no such service, and what to do."""
+    return f"queue {queue} has no service {service}; `roq service list {queue}` shows all"
+
+
 def summed(states: Mapping[str, list[GroupState]], now: float) -> list[GroupSummary]:
     """One summary for each group, by name.
 

@@ -114,6 +114,6 @@ def due_of(delay: When, now: float) -> int:
     if seconds > DELAY_SECONDS_MAX:
         raise InvalidRequest(
             f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most, not by "
-            f"{seconds / 86_400:,.6g}: publish it nearer to its time"
+            f"{seconds / 86_400:,.7g}: publish it nearer to its time"
         )
     return max(0, int((now + max(seconds, -now)) * 1_000_000))

@@ -10,7 +10,7 @@ from time import time
 from typing import Any, Final, TypeVar
 
 from roq.client.admin.commands import request
-from roq.client.consume.groups import GroupListing, GroupSummary
+from roq.client.consume.groups import GroupListing, GroupSummary, no_service
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
@@ -224,9 +224,7 @@ class RequestCommands(ABC):
         with suppress(GroupNotFound):
             found = [each for each in self.groups(queue, name, timeout=timeout) if each.service]
         if not found:
-            raise GroupNotFound(
-                f"queue {queue} has no service {name}; `roq service list {queue}` shows all"
-            )
+            raise GroupNotFound(no_service(queue, name))
         (group,) = found
         return describe_service(self._engine, self.describe(queue), group, self._seconds(timeout))
 

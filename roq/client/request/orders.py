@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.consume.groups import not_found, read
+from roq.client.consume.groups import no_service, read
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_questions import ask_all, told
 from roq.client.request.context import RequestId
@@ -46,7 +46,7 @@ def order_instances(
     if missing:
         raise Unavailable(f"service {service} of queue {queue.name}: {told(missing)}. Repeat it")
     if not found:
-        raise GroupNotFound(not_found(queue.name, service))
+        raise GroupNotFound(no_service(queue.name, service))
     meant = f"no instance {instance!r:.100}" if instance else "no instance"
     raise InvalidRequest(
         f"service {service} has {meant}; `roq service show {queue.name} {service}` names them"
@@ -78,4 +78,4 @@ def run_again(
     if missing:
         raise Unavailable(f"request {request}: {told(missing)}")
     if not found:
-        raise GroupNotFound(not_found(queue.name, service))
+        raise GroupNotFound(no_service(queue.name, service))

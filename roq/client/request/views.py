@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from roq.client.consume.groups import GroupMember, GroupSummary, not_found, read
+from roq.client.consume.groups import GroupMember, GroupSummary, no_service, read
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_questions import ask_all, told
 from roq.client.request.context import RequestId
@@ -130,7 +130,7 @@ def describe_service(
     if not found:
         if missing:
             raise Unavailable(f"service {name} of queue {queue.name}: {told(missing)}")
-        raise GroupNotFound(not_found(queue.name, name))
+        raise GroupNotFound(no_service(queue.name, name))
     numbers = {each.name: each.number for each in queue.exchanges}
     return summed(queue.name, group, found, numbers, missing)
 
@@ -164,7 +164,7 @@ def describe_request(
         if missing:
             raise Unavailable(f"request {request}: {told(missing)}")
         if not found:
-            raise GroupNotFound(not_found(name, service))
+            raise GroupNotFound(no_service(name, service))
     views = [
         view for each in found.values() if each.generation == generation for view in each.requests
     ]

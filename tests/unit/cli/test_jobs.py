@@ -71,8 +71,19 @@ def test_many_are_counted_before_anything_is_done(lab: Lab) -> None:
     assert (asked.exit_code, "3 jobs fit" in asked.output) == (2, True)
     told = json.loads(roq_jobs(lab, "delete", "--type", "A", "--yes", "--json").output)
     assert told == {"ok": True, "number": 3}
-    assert "No job fits" in roq_jobs(lab, "delete", "--yes").output
+    assert "No job fits" in roq_jobs(lab, "delete", "--yes", "--all").output
     assert "delete" in roq_jobs(lab, "audit").output
+
+
+@pytest.mark.parametrize("action", ["delete", "restart", "interrupt"])
+def test_who_names_no_job_and_is_not_asked_does_not_mean_all(lab: Lab, action: str) -> None:
+    lab.submit_all([new() for _ in range(3)])
+    refused = roq_jobs(lab, action, "--yes")
+    assert (refused.exit_code, "no job is named" in refused.output) == (2, True)
+    assert "3 jobs fit" in roq_jobs(lab, "delete").output, "who is asked hears how many there are"
+    assert roq_jobs(lab, action, "--yes", "--all", "--type", "A").exit_code == 2
+    assert roq_jobs(lab, action, "--yes", "--all").exit_code == 0
+    assert roq_jobs(lab, "requeue", "--yes").exit_code == 0, "that is always safe"
 
 
 def test_a_filter_by_everything(lab: Lab) -> None:

@@ -76,8 +76,10 @@ def test_that_nobody_is_told_is_an_error(
     there: Exchanges, x1: Any, x2: Any, error: type[Exception]
 ) -> None:
     there.answers = {"x1": x1, "x2": x2}
-    with pytest.raises(error):
+    with pytest.raises(error) as raised:
         order(instance="b")
+    if error is GroupNotFound:
+        assert "has no service billing; `roq service list work`" in str(raised.value)
 
 
 def test_a_request_runs_again_at_its_exchange_alone(there: Exchanges) -> None:
