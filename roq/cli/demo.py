@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.cli import demo_result
-from roq.cli.failures import Failed, text_of
+from roq.cli.failures import INTERRUPTED, REFUSED, Failed, text_of
 from roq.cli.output import console
 from roq.client.admin.wording import bytes_text
 from roq.demo import corpus
@@ -86,8 +86,10 @@ def demo(hosts: int, lines: int | None) -> None:
         _follow(reactor, run, screen)
     reactor.close()
     if run.outcome is None:
-        code = run.failure.exit_code if isinstance(run.failure, StartFailed) else 1
-        raise Failed("interrupted" if run.failure is None else text_of(run.failure), code)
+        if run.failure is None:
+            raise Failed("it was interrupted", INTERRUPTED)
+        code = run.failure.exit_code if isinstance(run.failure, StartFailed) else REFUSED
+        raise Failed(text_of(run.failure), code)
     demo_result.show(out, run.outcome)
     if not run.outcome.verdict.equal:
         raise Failed("what came out is not what went in: see the table above")

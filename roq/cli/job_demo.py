@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from roq.cli.failures import INTERRUPTED, Failed
 from roq.cli.options import Number
 from roq.cli.output import note
 from roq.errors import Unavailable
@@ -66,6 +67,8 @@ def job_demo(workers: int, seconds: float | None) -> None:
         os.environ["ROQ_JOBS"], os.environ["ROQ_CLUSTER"] = str(folder / "jobs.db"), address
         done = _Course(open_, folder, workers, told).run(seconds)
         note("Stopping …")
+    if not done and told.is_set():
+        raise Failed("it was interrupted before a job was complete", INTERRUPTED)
     if not done:
         raise Unavailable("no job was complete: this machine is too slow, or --seconds too few")
     note(f"{done:,} jobs were complete; nothing of the demo is left.")
@@ -108,9 +111,10 @@ class _Course:
             lambda: console.poll() is not None or _url(log.read_text()) is not None,
         )
         url = _url(log.read_text())
-        if url is None and not told.is_set():
+        if url is not None:
+            click.echo(f"console at {url}jobs")
+        elif not told.is_set():
             raise Unavailable(f"the console did not start: {log.read_text()[-500:]}")
-        click.echo(f"console at {url}jobs")
 
     def run(self, seconds: float | None) -> int:
         """Submit jobs and tell of them for so long; gives how many were complete."""

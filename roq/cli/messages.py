@@ -124,8 +124,10 @@ def pub(
         finally:
             published.seconds = time.monotonic() - started
             # Of what could not begin there is nothing to say beside the error.
-            if (published.messages or sys.exc_info()[0] is None) and not (quiet or target.as_json):
-                note(_summary(published, queue))
+            ended = sys.exc_info()[0] is not None
+            if (published.messages or not ended) and not (quiet or target.as_json):
+                acked = publisher.stats().acked_messages if ended else None
+                note(_summary(published, queue, acked))
     if target.as_json:
         print_json({"queue": queue, "topic": topic, **_document(published)})
 
@@ -316,7 +318,13 @@ def _size(file: BinaryIO) -> int | None:
     return size or None
 
 
-def _summary(published: _Published, queue: str) -> str:
+def _summary(published: _Published, queue: str, acked: int | None) -> str:
+    """What became of the lines; of those that were taken so many are acknowledged, None: all."""
+    if acked is not None:
+        return (
+            f"Took {published.messages:,} message{'' if published.messages == 1 else 's'} for "
+            f"{queue} in {published.seconds:.2f} s; {acked:,} are acknowledged by now."
+        )
     return (
         f"Published {published.messages:,} message{'' if published.messages == 1 else 's'} "
         f"({bytes_text(published.bytes)}) to {queue} in {published.seconds:.2f} s: "

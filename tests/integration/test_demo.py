@@ -35,7 +35,7 @@ def test_an_interrupted_demo_leaves_nothing_behind() -> None:
         processes = family(demo.pid)
         demo.send_signal(signal.SIGINT)
         demo.communicate(timeout=60)
-        assert demo.returncode == 1
+        assert demo.returncode == 130
         assert gone(processes)
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
+import pytest
+from click.testing import CliRunner
 
+import roq.testing
+from roq.cli import job_demo
 from roq.cli.job_demo import _url
 
 
@@ -42,3 +51,28 @@ def test_what_it_has_started_ends_when_it_is_killed(tmp_path: Path) -> None:
     if not gone:
         child.kill()
     assert gone
+
+
+@pytest.mark.parametrize("done", [0, 7])
+def test_one_that_is_interrupted_before_anything_was_run_says_so(
+    monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    class Course:
+        def __init__(self, *_: Any) -> None: ...
+
+        def run(self, _seconds: float | None) -> int:
+            os.kill(os.getpid(), signal.SIGINT)
+            return done
+
+    monkeypatch.setattr(
+        roq.testing, "cluster", lambda: nullcontext(SimpleNamespace(address="127.0.0.1:1"))
+    )
+    monkeypatch.setattr(job_demo, "_Course", Course)
+    for variable in ("ROQ_JOBS", "ROQ_CLUSTER"):
+        monkeypatch.setenv(variable, "")
+    ended = CliRunner().invoke(job_demo.job_demo)
+    assert ended.exit_code == (0 if done else 130)
+    assert ended.stderr.endswith(
+        "nothing of the demo is left.\n" if done else
+        "Stopping …\nError: it was interrupted before a job was complete\n"
+    )  # fmt: skip

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import roq
 from roq.cli import messages
 from roq.cli.commands import cli
 from roq.cli.messages import parse_start, read_lines
@@ -42,6 +45,25 @@ def test_lines_are_what_stands_between_the_line_ends(data: bytes, chunk: int) ->
     if expected[-1] == b"":
         expected.pop()
     assert [line for lines, _ in parts for line in lines] == expected
+
+
+def test_what_was_not_acknowledged_is_not_called_published(
+    use: Callable[[MagicMock], MagicMock], tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("a\nb\n")
+    words = ["pub", "orders", str(lines)]
+    cluster = use(MagicMock())
+    cluster.__enter__.return_value = cluster
+    publisher = cluster.publisher.return_value.__enter__.return_value
+    assert "Published 2 messages" in CliRunner().invoke(cli, words).stderr
+    publisher.flush.side_effect = roq.DeliveryError("one could not be delivered", 1)
+    publisher.stats.return_value.acked_messages = 1
+    told = CliRunner().invoke(cli, words)
+    assert told.exit_code == 1
+    assert "Published" not in told.stderr
+    assert "Took 2 messages for orders in " in told.stderr
+    assert "; 1 are acknowledged by now." in told.stderr
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
