@@ -150,7 +150,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     stale: int = 0
     """Messages that no handler was given, as their time to live was over."""
     stalled: list[str]
-    """Where nothing is handed out although there is something to do, and why; empty: nowhere."""
+    """Where nothing is handed out although there is something to do, and why, each reason once;
+    empty: nowhere."""
     parts: list[GroupPart]
     """Exchange by exchange."""
     who: list[GroupMember] = []
@@ -302,6 +303,18 @@ def summed(states: Mapping[str, list[GroupState]], now: float) -> list[GroupSumm
     return [_summary(name, by_group[name], now) for name in sorted(by_group)]
 
 
+def _stalled(parts: list[GroupPart]) -> list[str]:
+    """Why nothing is handed out: exchanges at which it is the same are named together."""
+    places: dict[str, list[str]] = {}
+    for part in parts:
+        if part.stalled:
+            places.setdefault(part.stalled, []).append(part.exchange)
+    return [
+        f"exchange{'s' * (len(names) > 1)} {', '.join(names)}: {why}"
+        for why, names in places.items()
+    ]
+
+
 def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSummary:
     parts = [_part(exchange, state, now) for exchange, state in states.items()]
     first = min(states.values(), key=lambda state: state.created_us)
@@ -333,7 +346,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         expired=total(lambda part: part.expired),
         malformed=total(lambda part: part.malformed),
         stale=total(lambda part: part.stale),
-        stalled=[f"exchange {part.exchange}: {part.stalled}" for part in parts if part.stalled],
+        stalled=_stalled(parts),
         parts=parts,
         who=who,
         oldest=_oldest(states, now),

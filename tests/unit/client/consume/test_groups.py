@@ -105,6 +105,17 @@ def test_the_members_of_a_group_are_told_once_each() -> None:
     assert (first.acknowledged, first.silent_seconds) == (6, 0.5)
 
 
+def test_a_reason_that_is_the_same_at_several_exchanges_is_said_once() -> None:
+    why = ["it has no member here", "it is paused", "it has no member here", ""]
+    engine = PaperEngine(
+        **{f"x{n}": tells(state(stalled=text)) for n, text in enumerate(why, start=1)}
+    )
+    (found,) = listed(engine, queue("x1", "x2", "x3", "x4"), "g")
+    assert found.stalled == [
+        "exchanges x1, x3: it has no member here", "exchange x2: it is paused",
+    ]  # fmt: skip
+
+
 def test_the_oldest_message_of_each_topic_and_priority_is_that_of_all_exchanges() -> None:
     def open_(topic: bytes, priority: int, seconds: int, *, others: bool = False) -> OldestMessage:
         time_us = seconds * 1_000_000
