@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PLAIN_WIDTH: Final = 10_000
+_COLOUR_ENDS: Final = "\x1b[0m"
+_FOLDED_LEAST: Final = 20
+"""Characters that a column has at least which is folded to fit a terminal."""
 _COLOURS: Final = {
     "running": "green",
     "live": "green",
@@ -53,11 +56,15 @@ _COLOURS: Final = {
 }
 
 
-def console(*, error: bool = False) -> Console:
-    """A console on standard output (or error): boxes and colour on a terminal, plain text else."""
+def console(*, error: bool = False, width: int | None = None) -> Console:
+    """A console on standard output (or error): boxes and colour on a terminal, plain text else.
+
+    Args:
+        width: in characters; None: that of the terminal.
+    """
     stream: IO[str] = sys.stderr if error else sys.stdout
-    # A pipe has no width: nothing may be folded or cut for it.
-    width = None if stream.isatty() else _PLAIN_WIDTH
+    if not stream.isatty():  # a pipe has no width: nothing may be folded or cut for it
+        width = _PLAIN_WIDTH
     # What is printed comes from errors, names and people: `[extra]` in it is no markup.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
@@ -67,19 +74,57 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
 
     Columns whose heading ends with `#` hold numbers and are aligned to the right.
     """
-    listed = [list(row) for row in rows]
+    listed = [[_cell(value) for value in row] for row in rows]
     if not listed:
         note(empty)
         return
     target = console()
-    shape = box.ROUNDED if target.is_terminal else None
+    if target.is_terminal:
+        _print_fitting(target, columns, listed)
+    else:
+        _print_lines(target, _table(columns, listed))
+
+
+def _print_fitting(target: Console, columns: Sequence[str], rows: list[list[Text]]) -> None:
+    """Print a table on a terminal: in a box, without one if it is too wide, with its widest column
+    folded if that helps; else its lines are longer than those of the terminal. Words that are
+    broken in every column cannot be read, nor copied."""
+    folded = max(
+        (n for n, column in enumerate(columns) if not column.endswith("#")),
+        key=lambda n: _width(rows, n), default=0,
+    )  # fmt: skip
+    wide = target.options.update(width=_PLAIN_WIDTH)
+    for shape in (box.ROUNDED, None):
+        table = _table(columns, rows, shape)
+        natural = target.measure(table, options=wide).maximum
+        left = _width(rows, folded) - (natural - target.width)
+        if natural <= target.width:
+            return target.print(table)
+        if left >= _FOLDED_LEAST:
+            return target.print(_table(columns, rows, shape, folded))
+    return _print_lines(console(width=_PLAIN_WIDTH), _table(columns, rows))
+
+
+def _width(rows: list[list[Text]], column: int) -> int:
+    return max(line.cell_len for row in rows for line in row[column].split(allow_blank=True))
+
+
+def _table(
+    columns: Sequence[str],
+    rows: list[list[Text]],
+    shape: box.Box | None = None,
+    folded: int | None = None,
+) -> Table:
+    """A table; `folded` is the column that may be folded, None: all."""
     table = Table(box=shape, header_style="bold", pad_edge=shape is not None)
-    for column in columns:
-        right = column.endswith("#")
-        table.add_column(column.rstrip("#"), justify="right" if right else "left", overflow="fold")
-    for row in listed:
-        table.add_row(*(_cell(value) for value in row))
-    _print(target, table)
+    for number, column in enumerate(columns):
+        table.add_column(
+            column.rstrip("#"), justify="right" if column.endswith("#") else "left",
+            overflow="fold", no_wrap=folded not in {None, number},
+        )  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -96,11 +141,23 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 def _print(target: Console, table: Table) -> None:
     if target.is_terminal:
         target.print(table)
-        return
+    else:
+        _print_lines(target, table)
+
+
+def _print_lines(target: Console, table: Table) -> None:
     with target.capture() as printed:
         target.print(table)
     # One long reason must not make every line as long as itself.
-    target.file.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+    target.file.write("".join(f"{_trimmed(line)}\n" for line in printed.get().splitlines()))
+
+
+def _trimmed(line: str) -> str:
+    """Without the blanks at its end, before and behind where a colour ends."""
+    bare = line.rstrip()
+    if bare.endswith(_COLOUR_ENDS):
+        return bare.removesuffix(_COLOUR_ENDS).rstrip() + _COLOUR_ENDS
+    return bare
 
 
 def print_json(value: object) -> None:

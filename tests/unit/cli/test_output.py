@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 
 import pytest
 
@@ -36,6 +39,59 @@ def test_one_long_value_does_not_make_other_lines_long(capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert lines[:2] == ["NAME  WHY", "a     -"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal_of(monkeypatch: pytest.MonkeyPatch, width: int) -> Terminal:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    return terminal
+
+
+def shown(terminal: Terminal) -> list[str]:
+    return re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
+
+
+def test_a_line_that_is_too_long_for_a_terminal_has_no_blanks_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = terminal_of(monkeypatch, 30)
+    rows = [("a" * 15, "b" * 15, "c" * 15), ("a", "b", ""), ("a", "b", "c")]
+    print_table(("NAME", "HOST", "WHY"), rows, "")
+    assert shown(terminal) == [
+        "NAME             HOST             WHY",
+        "aaaaaaaaaaaaaaa  bbbbbbbbbbbbbbb  ccccccccccccccc",
+        "a                b                -",
+        "a                b                c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "head", "lines"),
+    [
+        (58, "│ NAME │ REASON                       │ STATE   │  COUNT │", 5),
+        (50, "│ NAME │ REASON               │ STATE   │  COUNT │", 6),
+        (45, "NAME  REASON                  STATE     COUNT", 3),
+        (30, "NAME  REASON                        STATE     COUNT", 2),
+    ],
+)
+def test_a_table_on_a_narrow_terminal_breaks_no_word_of_its_short_columns(
+    monkeypatch: pytest.MonkeyPatch, width: int, head: str, lines: int
+) -> None:
+    terminal = terminal_of(monkeypatch, width)
+    rows = [("a", "nobody has taken it, and why", "running", 12_345)]
+    print_table(("NAME", "REASON", "STATE", "COUNT#"), rows, "")
+    printed = shown(terminal)
+    found = [line.rstrip() for line in printed]
+    assert (head in found, len(found)) == (True, lines), printed
+    assert any("running" in line for line in found)
+    assert any("12,345" in line for line in found)
 
 
 def test_an_empty_table_says_so_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
