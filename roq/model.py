@@ -36,8 +36,9 @@ def check_name(name: str, what: str = "queue") -> str:
         TypeError: no text.
     """
     if not isinstance(name, str):
-        article = "an" if what[0] in "aeiou" else "a"
-        raise TypeError(f"{article} {what} name is text, not {type(name).__name__}")
+        raise TypeError(
+            f"a{'n' * (what[0] in 'aeiou')} {what} name is text, not {type(name).__name__}"
+        )
     if NAME_PATTERN.match(name) is None or name in {".", ".."}:
         shown = name if len(name) <= 40 else name[:40] + "…"
         besides = " (. and .. are paths)" if name in {".", ".."} else ""

@@ -13,14 +13,9 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
+from roq.client.admin import commands
 from roq.client.admin.broadcast import Watch
-from roq.client.admin.commands import (
-    HostCommands,
-    check_existing,
-    create_request,
-    exchange_request,
-    request,
-)  # fmt: skip
+from roq.client.admin.commands import HostCommands, exchange_request, request
 from roq.client.admin.management import Management
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import Listing, ScalingRules, rules_document, rules_of
@@ -158,9 +153,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is, with its limits. It is an
-                error if the queue has another durability than is asked for, or is not ordered
-                although that is asked for.
+            exists_ok: an existing queue is no error, and stays as it is. It is one if it has another
+                durability than is asked for, or is not ordered although that is asked for.
             durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
                 after a restart. `async`: likewise, but it acknowledges what is written, and syncs
                 it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
@@ -175,11 +169,11 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             HostNotFound, NoCapacity: no place for it.
         """
         try:
-            self._ask(create_request(name, host, durability, limits, services), timeout)
+            self._ask(commands.create_request(name, host, durability, limits, services), timeout)
         except QueueExists:
             if not exists_ok:
                 raise QueueExists(f"queue {name!r} exists already") from None
-            check_existing(name, durability, limits, self.describe)
+            commands.check_existing(name, durability, limits, self.describe)
 
     def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> str:
         """Remove a queue, running or stopped; what it held is gone. Returns what its hosts have
@@ -476,10 +470,9 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
 
         def open_publisher() -> Publisher:
             durability, limits = of_letters(self.describe(queue))
-            # That of a queue in memory may be there, and keep letters better than they were kept.
-            there = self.queue_exists(letters)
-            if durability != VOLATILE or not there:
-                new = None if there else limits  # one for letters of several queues stays as it is
+            # One that is there may be that of other queues as well, or keep letters better.
+            new = None if self.queue_exists(letters) else limits
+            if durability != VOLATILE or new:
                 self.create_queue(letters, exists_ok=True, durability=durability, limits=new)
             return self.publisher(letters)
 
