@@ -153,7 +153,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error, and stays as it is. It is one if it has another
+            exists_ok: an existing queue is no error; it stays as it is. It is one if it has another
                 durability than is asked for, or is not ordered although that is asked for.
             durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
                 after a restart. `async`: likewise, but it acknowledges what is written, and syncs

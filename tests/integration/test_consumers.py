@@ -190,6 +190,27 @@ def test_a_rejected_message_is_a_dead_letter_at_once(client: roq.Cluster, queue:
     client.remove_queue(f"{queue}.dead")
 
 
+def test_letters_of_an_ordered_queue_go_to_an_unordered_one_that_is_there(
+    client: roq.Cluster,
+) -> None:
+    client.create_queue("letters", durability="flush")
+    client.create_queue("ledger", durability="flush", limits={"ordered": 1})
+    with client.publisher("ledger") as publisher:
+        publisher.send(b"bad")
+    with client.consumer("ledger", "g", dead_letters="letters") as consumer:
+        message = consumer.receive(timeout=10)
+        assert message is not None
+        message.reject("no")
+        consumer.flush()
+    with client.consumer("letters", "look") as consumer:
+        letter = consumer.receive(timeout=10)
+        assert letter is not None
+        assert letter.payload == b"bad"
+    assert client.describe("letters").limits.ordered == 0
+    for name in ("letters", "ledger"):
+        client.remove_queue(name)
+
+
 def test_an_exclusive_group_hands_everything_to_one_member_in_order(
     client: roq.Cluster, queue: str
 ) -> None:

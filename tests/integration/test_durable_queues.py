@@ -525,6 +525,10 @@ def test_a_queue_keeps_the_durability_that_it_was_created_with(
         with pytest.raises(roq.QueueExists, match="with durability flush, and stays so"):
             client.create_queue("kept", durability="none", exists_ok=True)
         client.create_queue("plain", durability="none", exists_ok=True)
+        with pytest.raises(roq.QueueExists, match="exists already and is not ordered"):
+            client.create_queue("kept", exists_ok=True, limits={"ordered": 1})
+        with pytest.raises(roq.QueueExists, match=r"^queue 'kept' exists already$"):
+            client.create_queue("kept")
         with pytest.raises(roq.InvalidRequest, match="only none, async, flush"):
             client.create_queue("odd", durability="eternal")
         # Dead letters of a queue in memory may be kept better than what they come from.
