@@ -83,10 +83,10 @@ def demo(hosts: int, lines: int | None) -> None:
     reactor = Reactor()
     run = Demo(reactor, shares, subscribers=SUBSCRIBERS, hosts=hosts, calm=CALM_LINES)
     with _screen(out) as screen:
-        _follow(reactor, run, screen)
+        interrupted = _follow(reactor, run, screen)
     reactor.close()
     if run.outcome is None:
-        if run.failure is None:
+        if interrupted or run.failure is None:
             raise Failed("it was interrupted", INTERRUPTED)
         code = run.failure.exit_code if isinstance(run.failure, StartFailed) else REFUSED
         raise Failed(text_of(run.failure), code)
@@ -95,8 +95,15 @@ def demo(hosts: int, lines: int | None) -> None:
         raise Failed("what came out is not what went in: see the table above")
 
 
-def _follow(reactor: Reactor, run: Demo, screen: Screen) -> None:
-    on_stop(reactor, run.stop)
+def _follow(reactor: Reactor, run: Demo, screen: Screen) -> bool:
+    """Until the demo has ended; whether a signal has ended it, whatever failed by that."""
+    told: list[bool] = []
+
+    def stop() -> None:
+        told.append(True)
+        run.stop()
+
+    on_stop(reactor, stop)
 
     def frame() -> None:
         screen.draw(run)
@@ -106,6 +113,7 @@ def _follow(reactor: Reactor, run: Demo, screen: Screen) -> None:
     reactor.call_soon(frame)
     reactor.run()
     screen.draw(run)
+    return bool(told)
 
 
 @contextlib.contextmanager
