@@ -235,14 +235,16 @@ def _cpu(axes: Axes, results: Results) -> None:
 def _footer(results: Results) -> str:
     found = results.environment
     names = ("pyzmq", "nats-py", "redis")
-    libraries = ", ".join(
-        f"{name} {found.libraries[name]}" for name in names if found.libraries[name]
+    libraries = [f"{name} {found.libraries[name]}" for name in names if found.libraries[name]]
+    servers = [text.split(" sha=")[0] for text in found.servers.values() if text]
+    parts = (
+        f"{found.cpu}, {found.cores} cores",
+        ", ".join((found.python, f"libzmq {found.libzmq}", *libraries)),
+        ", ".join(servers),
+        f"medians of {results.rounds} rounds",
+        found.when[:10],
     )
-    servers = ", ".join(text.split(" sha=")[0] for text in found.servers.values() if text)
-    return (
-        f"{found.cpu}, {found.cores} cores · {found.python}, libzmq {found.libzmq}, {libraries} · "
-        f"{servers} · medians of {results.rounds} rounds · {found.when[:10]}"
-    )
+    return " · ".join(part for part in parts if part)
 
 
 def _find(results: Results, key: str, case: Case) -> Figure | None:

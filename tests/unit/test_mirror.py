@@ -19,7 +19,6 @@ TESTED_ELSEWHERE = set(
 aio/listening
 aio/publisher
 benchmarks/arrow_source
-benchmarks/benchmark
 benchmarks/contender
 benchmarks/contenders/bare_hops
 benchmarks/contenders/nats_core
@@ -32,7 +31,6 @@ benchmarks/contenders/roq_groups
 benchmarks/contenders/roq_jobs
 benchmarks/contenders/roq_requests
 benchmarks/contenders/zmq_clients
-benchmarks/picture
 benchmarks/request_party
 benchmarks/spark
 benchmarks/worker
