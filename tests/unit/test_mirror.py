@@ -34,16 +34,6 @@ benchmarks/contenders/zmq_clients
 benchmarks/request_party
 benchmarks/spark
 benchmarks/worker
-cli/bench
-cli/daemons
-cli/demo
-cli/hosts
-cli/replay
-cli/sim_report
-cli/sim_run
-cli/sim_sweep
-cli/top
-cli/up
 client/cluster
 client/request/commands
 client/publish/events
