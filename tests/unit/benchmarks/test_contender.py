@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -237,4 +236,3 @@ def test_a_server_that_is_a_program_is_waited_for_and_one_that_ends_says_why(
 
 def test_a_contender_can_run_unless_it_says_why_not(contender: Contender) -> None:
     assert contender.missing() is None
-    assert SimpleNamespace(**vars(contender)).kind == "kind"

@@ -12,7 +12,7 @@ import pytest
 from paper_nats import PaperNats
 
 from roq.benchmarks.case import Case, Run
-from roq.benchmarks.clients import payloads_of, stamp
+from roq.benchmarks.clients import payloads_of
 from roq.benchmarks.contenders import nats_core
 from roq.benchmarks.contenders.nats_core import NatsServer, publisher, subscriber
 
@@ -90,7 +90,6 @@ def test_at_a_rate_each_message_has_an_age(nats: PaperNats) -> None:
     assert len(ages) == len(nats.published) == PACED.count
     assert all(0.0 < each < 60e6 for each in ages)
     assert nats.flushed[-1] == PACED.count
-    assert len(stamp(8)) == 8
 
 
 def test_what_is_missing_is_named_the_server_first(monkeypatch: pytest.MonkeyPatch) -> None:
