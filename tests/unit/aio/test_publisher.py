@@ -130,6 +130,12 @@ def test_what_was_refused_is_tried_again_so_often_and_then_raised() -> None:
     assert paper.watched == [2, 1, 0]
 
 
+def test_a_message_waits_for_room_before_it_is_published() -> None:
+    paper = PaperPublisher(0, OK, gives=1)
+    assert played(lambda made: made.send(b"1"), paper) is OK
+    assert (paper.asked, len(paper.published)) == (2, 1)
+
+
 def test_a_fate_that_is_not_known_in_time_is_pending() -> None:
     paper = PaperPublisher()
     with pytest.raises(DeliveryError) as met:

@@ -292,6 +292,10 @@ def test_closing_tells_what_was_not_delivered_but_not_that_nothing_was_open(make
     publisher.close()
     assert "were not acknowledged within 30 s" in shell.calls[-1][1]
     publisher, shell = make()
+    shell.unacked, shell.close = 1, lambda _: setattr(shell.tally, "failed_messages", 2)
+    with pytest.raises(DeliveryError, match="2 messages"):
+        publisher.close()
+    publisher, shell = make()
     shell.unacked, shell.trouble = 1, QueueNotFound("no queue q")
     publisher.close()
     assert shell.calls[-1][0] == "close"
