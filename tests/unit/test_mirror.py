@@ -1,9 +1,6 @@
-"""A test file for every module of `roq`, and a module for every test file; the rest is named here.
+"""A test file for every module of `roq`, and a module for every test file but those named here.
 
-What stands in the two lists is an exception. A test file for every module is wanted, and that is
-missed by the first list, which may only become shorter: a test fails for one more, and for one that
-is none any more. Simulations have tests of their own, as have the programs that are started
-by their `__main__.py`.
+Simulations have tests of their own, as have the programs that are started by their `__main__.py`.
 """
 
 from __future__ import annotations
@@ -13,44 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests" / "unit"
 SIMULATION = {path.name for path in (ROOT / "simulation").rglob("*") if path.is_dir()}
-
-TESTED_ELSEWHERE = set(
-    """
-aio/listening
-aio/publisher
-benchmarks/arrow_source
-benchmarks/contender
-benchmarks/contenders/bare_hops
-benchmarks/contenders/nats_core
-benchmarks/contenders/nats_requests
-benchmarks/contenders/procrastinate_jobs
-benchmarks/contenders/rabbitmq_requests
-benchmarks/contenders/roq
-benchmarks/contenders/roq_aio
-benchmarks/contenders/roq_groups
-benchmarks/contenders/roq_jobs
-benchmarks/contenders/roq_requests
-benchmarks/contenders/zmq_clients
-benchmarks/request_party
-benchmarks/spark
-benchmarks/worker
-client/cluster
-client/request/commands
-client/publish/events
-client/publish/publisher
-client/session/events
-client/session/shell
-client/subscribe/subscriber
-demo/lane
-demo/run
-demo/worker
-""".split()  # noqa: SIM905 - one a line, so that a change of the list is a line
-)
-"""Modules that other tests run: those of the part that they belong to, in `tests/unit`,
-`tests/property` and `tests/integration`. Some hold nothing to be tested: protocols, events,
-records."""
-TESTED_ELSEWHERE_MAX = 41
-"""With a test file for one of them it falls."""
 
 OF_SEVERAL = set(
     """
@@ -109,7 +68,7 @@ def of_several() -> set[str]:
 
 
 def test_every_module_has_its_test_file() -> None:
-    assert sorted(modules() - mirrored() - TESTED_ELSEWHERE) == []
+    assert sorted(modules() - mirrored()) == []
 
 
 def test_every_test_file_has_its_module() -> None:
@@ -117,11 +76,5 @@ def test_every_test_file_has_its_module() -> None:
 
 
 def test_no_exception_is_left_that_is_none_any_more() -> None:
-    assert sorted(TESTED_ELSEWHERE & mirrored()) == []
-    assert sorted(TESTED_ELSEWHERE - modules()) == []
     assert sorted(of_several() - mirrored()) == []
     assert sorted(of_several() & modules()) == []
-
-
-def test_exceptions_become_fewer() -> None:
-    assert len(TESTED_ELSEWHERE) <= TESTED_ELSEWHERE_MAX
