@@ -75,7 +75,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Ordered,
 )
-from roq.protocol.requesting import FIGURES, WANT
+from roq.protocol.requesting import WANT
 
 B = TypeVar("B")
 
@@ -156,9 +156,7 @@ class Consumers(Generic[B]):
             DONE: self._done,
             LEAVE: self._leave,
             EXTEND: lambda peer, document: self._answers.append(extended(peer, document)),
-            FIGURES: lambda peer, document: self.services.figures(
-                peer.group, peer.member, document
-            ),
+            **self.services.words,
         }
 
     def __len__(self) -> int:

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.exchange.commit import check_owed
+from roq.exchange.commit import OWED_MAX, check_owed
 from roq.exchange.delayed_message import KeptMessage, Outgoing, Wanted, columns_of
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
@@ -33,11 +33,13 @@ from roq.protocol.batch import read_body, read_header
 from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
 from roq.protocol.defined_services import DefinedServices, defined_for, under
 from roq.protocol.delayed import DELAYED_TOPIC
+from roq.protocol.homeless import HOMELESS, Homeless, Homes
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
     ATTEND,
     DISCARD_REASONS,
+    FIGURES,
     INSTANCE_ORDER,
     REQUESTS,
     REVOKED,
@@ -65,6 +67,17 @@ AGAIN_FROM: Final = frozenset({RequestState.DISCARDED, RequestState.FAILED, Requ
 _GONE: Final = "what was requested is not kept any more: make the request anew"
 LEASE_SECONDS: Final = 10.0
 """Of a service that its first requester has made: after so much silence an instance is lost."""
+
+
+class _Speaks(Protocol[B]):
+    """An instance, and where it is."""
+
+    group: ConsumerGroup[B]
+    member: Member
+
+    def send(self, letter: bytes, *rest: bytes) -> Send:
+        """A message for it."""
+        ...
 
 
 class DeletedBefore(Wanted):
@@ -115,6 +128,7 @@ class Services(Generic[B]):
         deleted_before: which delayed requests are published.
         publish: appends something to the log; None: there is no room.
         handlers: of requests that wait for their turn, by letter.
+        words: what instances say that is taken in at once, by letter.
     """
 
     def __init__(
@@ -132,6 +146,10 @@ class Services(Generic[B]):
         self.handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             ATTEND: self._attend,
             REQUESTS: self._report,
+        }
+        self.words: Final[dict[bytes, Callable[[_Speaks[B], bytes], None]]] = {
+            FIGURES: self._figures,
+            HOMELESS: self._take_in,
         }
         self._queue = queue
         self._log = log
@@ -325,11 +343,26 @@ class Services(Generic[B]):
         outgoing = Outgoing([payload], pack_attributes({0: again}), columns_of([again]))
         return record[0].name, outgoing
 
-    def figures(self, group: ConsumerGroup[B], member: Member, document: bytes) -> None:
+    def _figures(self, peer: _Speaks[B], document: bytes) -> None:
         """An instance says how it is."""
-        figures = requesting.decode(document, Figures)
+        figures, group = requesting.decode(document, Figures), peer.group
         if isinstance(group, ServiceGroup):
-            group.figures[member.id] = figures
+            group.figures[peer.member.id] = figures
+
+    def _take_in(self, peer: _Speaks[B], document: bytes) -> None:
+        """An instance has answers to requests whose exchange is gone."""
+        offered, group, owed = requesting.decode(document, Homeless), peer.group, self._owed()
+        if not isinstance(group, ServiceGroup) or len(owed) >= OWED_MAX:
+            return  # it says so again
+        taken, outdated = list[bytes](), list[bytes]()
+        attempts, wait = group.service.reply_attempts, group.service.reply_wait
+        for each in offered.answers if attempts else ():
+            counts = group.answer_former(peer.member, each)
+            if counts is not None:
+                (taken if counts else outdated).append(each.token)
+        self._after(group)
+        told = requesting.encode(Homes(offered.id, taken, outdated, attempts, wait))
+        owed.append(peer.send(HOMELESS, told))
 
     def gone(self, route: bytes) -> None:
         """A connection has ended."""

@@ -1,23 +1,37 @@
-"""Requests that were delayed, or run again: by which name they are known, and where they are. Pure.
+"""Requests with other names than where they are: delayed, run again, or sent once more. Pure.
 
 A delayed request waits as a delayed message (`roq.exchange.delayed_messages`), and is published
 when it is due. So it stands in the log where nobody could know before, and it is known by the id of
 that message instead: as a position that no log reaches. One that has ended and that an operator has
-run again stands in the log once more, and is known by where it was first.
+run again stands in the log once more, and is known by where it was first. One that its requester
+has sent once more is known by where it is; that it was known otherwise before matters only to those
+who have an answer to it (`roq.log.former_names`).
 """
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, Protocol, cast
 
 from roq.errors import RemoteProtocolError
+from roq.log.former_names import FormerNames
 from roq.log.leases import bits_at
 from roq.protocol.attributes import BatchAttributes
-from roq.protocol.batch import read_body, read_header
-from roq.protocol.requesting import AGAIN_PUBLISHER, DELAYED_FROM, Position, named_by
+from roq.protocol.batch import HEADER_BYTES, read_body, read_header
+from roq.protocol.columns import read_sent_again
+from roq.protocol.homeless import maker_of
+from roq.protocol.requesting import (
+    AGAIN_PUBLISHER,
+    DELAYED_FROM,
+    Position,
+    RequestState,
+    delayed_message,
+    named_by,
+)
 
-_LINK_NUMBER: Final = slice(40, 48)
-"""Of the header of a batch; zeros: the exchange has published it itself."""
+_HEADER: Final = Struct("<6xH32xQ")
+"""Of a batch: bytes of its extension area, and the link number; 0: the exchange has published it
+itself."""
 
 
 class Keeper(Protocol):
@@ -36,6 +50,7 @@ class DelayedRequests:
     """Those of one service that are open.
 
     Attributes:
+        former: those that were sent once more.
         keeper: what has those that are not due; None: nothing does.
         since: what waits in batches below this offset is not published: a service of the name was
             deleted.
@@ -44,34 +59,39 @@ class DelayedRequests:
     def __init__(self) -> None:
         self.keeper: Keeper | None = None
         self.since = 0
+        self.former = FormerNames()
         self._named: dict[Position, tuple[Position, bytes]] = {}
         """By where they are: as what they are known, and who has made them."""
         self._where: dict[Position, Position] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._named)
+        return bool(self._named or self.former.tokens)
 
     def clear(self) -> None:
         """None is open."""
         self._named.clear()
         self._where.clear()
+        self.former.clear()
 
     def opened(self, offset: int, bits: int, batch: object) -> list[Position]:
         """A batch was looked at, of which these are open; gives those that have ended before."""
         again: list[Position] = []
-        data = cast("bytes", batch)
-        if any(memoryview(data)[_LINK_NUMBER]):  # it may be a message as it was received
+        data = cast("bytes", batch)  # it may be a message as it was received
+        ext, link = _HEADER.unpack_from(data)
+        if link and not (ext and read_sent_again(memoryview(data)[HEADER_BYTES:][:ext])):
             return again
         try:
             header = read_header(data)
-            _, packed = read_body(data, header)
+            payloads, packed = read_body(data, header)
             if packed is None:
                 return again
             attributes = BatchAttributes(packed, 0, header.count)
             for index in range(header.count):
                 if bits & bits_at(index, 1):
-                    properties = attributes.of(index).properties
-                    named = self._add(Position(offset, index), properties)
+                    properties, place = attributes.of(index).properties, Position(offset, index)
+                    maker = header.publisher if link else maker_of(properties, header.publisher)
+                    self.former.opened(place, properties, maker, payloads[index])
+                    named = None if link else self._add(place, properties)
                     if named is not None and named.offset < DELAYED_FROM:
                         again.append(named)
         except (RemoteProtocolError, ValueError):
@@ -89,6 +109,19 @@ class DelayedRequests:
         self._where[named] = position
         return named
 
+    def waits(self, named: Position) -> RequestState | None:
+        """How a request stands that is delayed and not published; None: it is none."""
+        message = delayed_message(named)
+        at = None if message is None or self.keeper is None else self.keeper.request(message)
+        if at is None:
+            return None
+        return RequestState.CANCELLED if at < self.since else RequestState.DELAYED
+
+    def withdraw(self, named: Position) -> bool:
+        """It is not to be published; False: it does not wait, or there is no room to say so."""
+        message = None if named in self._where else delayed_message(named)
+        return message is not None and self.keeper is not None and self.keeper.withdraw(message)
+
     def where(self, position: Position) -> Position:
         """Where a request is that is known so."""
         return self._where.get(position, position)
@@ -101,6 +134,8 @@ class DelayedRequests:
     def ended(self, position: Position) -> tuple[Position, bytes] | None:
         """The request that is here is open no more: as what it was known, and who has made it;
         None: it was not delayed."""
+        if self.former.tokens:
+            self.former.ended(position)
         if not self._named:
             return None
         found = self._named.pop(position, None)
@@ -110,5 +145,6 @@ class DelayedRequests:
 
     def check(self, opened: set[Position]) -> None:
         """Assert the invariants."""
+        self.former.check(opened)
         assert self._named.keys() <= opened  # noqa: S101
         assert {named: at for at, (named, _) in self._named.items()} == self._where  # noqa: S101

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from roq.log.group_changes import BegunBy, bytes_of
 from roq.log.leases import Lease, Piece, runs_of
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState, RequestView
 
 
 @dataclass(slots=True)
@@ -269,6 +271,25 @@ class OpenRequests:
         return [
             (offset, index) for offset, (bits, _) in self.parked.items() for index in indexes(bits)
         ]
+
+
+def open_view(
+    told: RequestView, batch: RequestBatch, free: Piece | None, index: int, age: float
+) -> RequestView:
+    """How an open request stands, with who has it, and how often it was tried.
+
+    Args:
+        told: without that.
+        free: as what it waits for an instance; None: it does not.
+        age: seconds since it was accepted.
+    """
+    lease = batch.holder(index)
+    tried, runs = lease or free, told.state is RequestState.RUNNING
+    return replace(
+        told, text="" if tried is None else tried.reason,
+        instance="" if lease is None else lease.member.name,
+        attempts=0 if tried is None else tried.attempts + runs, age_seconds=age,
+    )  # fmt: skip
 
 
 def indexes(bits: int) -> list[int]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from roq.log.group_changes import Known
 from roq.protocol.requesting import (
     DURATION_BOUNDS,
@@ -23,6 +25,7 @@ from roq.protocol.requesting import (
     Position,
     RequestEnd,
     RequestState,
+    RequestView,
     keys_of,
     positions_of,
     quick,
@@ -143,6 +146,11 @@ class OutcomeStore:
         if found is not None:
             return found[1]
         return RequestState.LATE if position.offset in self._unseen else None
+
+    def state_of(self, position: Position) -> RequestState | None:
+        """How the request has ended that is here, as far as that is known."""
+        stored = self._stored.get(position)
+        return self.remembered(position) if stored is None else stored.outcome.state
 
     @property
     def unknown(self) -> RequestState:
@@ -373,6 +381,14 @@ class OutcomeStore:
         self._took(kept, 1)
         self.put_state([position], state, now)
         return True
+
+
+def stored_view(told: RequestView, stored: RequestEnd, age: float) -> RequestView:
+    """How a request stands whose outcome is stored; `told`: without that."""
+    return replace(
+        told, text=stored.text, instance=stored.instance, attempts=stored.attempts,
+        bytes=len(stored.value), age_seconds=age,
+    )  # fmt: skip
 
 
 def size_of(outcome: RequestEnd) -> int:

@@ -32,11 +32,12 @@ from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
 from roq.log.least_loaded import LeastLoadedOfTwo, why_nobody
 from roq.log.log import Log, Record
-from roq.log.open_requests import OpenRequests, RequestBatch, indexes
-from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
+from roq.log.open_requests import OpenRequests, RequestBatch, indexes, open_view
+from roq.log.outcomes import Ended, OutcomeStore, RequestFigures, stored_view
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import appended_us
+from roq.protocol.homeless import HomelessAnswer
 from roq.protocol.requesting import (
     LISTED_MAX,
     Answer,
@@ -159,10 +160,22 @@ class ServiceGroup(ConsumerGroup[B]):
             self._requests.close(lease, bits)
         return bits.bit_count()
 
+    def answer_former(self, member: Member, answer: HomelessAnswer) -> bool | None:
+        """An instance says how a request has ended that was sent once more since: whether that
+        counts, as no instance has begun with it here; None: there is no such request."""
+        while (at := self.delayed.former.where(answer.token)) is None and self._may_open():
+            self._open_next()
+        if at is None or self._requests.state(at, self._free.at(*at)) is RequestState.RUNNING:
+            return None if at is None else False
+        told = answer.at(at.at)
+        fitting = self.outcomes.fitting(told, [(at.at, 1)], self.service.store_bytes)
+        for _, state, values, text in fitting:
+            self._end(at.offset, 1 << at.at, state, text, value=values[0], by=member.name)
+        return True
+
     def take_back(self, member: Member, number: int, first: int, count: int) -> None:
         """The instance is about to give these back itself: they have not run, or may run again."""
-        lease = member.leases.get(number)
-        if lease is not None:
+        if (lease := member.leases.get(number)) is not None:
             self._requests.close(lease, max(0, self._bits_of(lease, first, count)))
 
     # --- what requesters say ----------------------------------------------------------------------
@@ -172,9 +185,7 @@ class ServiceGroup(ConsumerGroup[B]):
         why = "its time was over" if late else "its requester said so"
         state = RequestState.LATE if late else RequestState.CANCELLED
         named, position = position, self.delayed.where(position)
-        message = None if named != position else delayed_message(named)
-        keeper = self.delayed.keeper
-        if message is not None and keeper is not None and keeper.withdraw(message):
+        if self.delayed.withdraw(named):
             made = RequestEnd(*named, state, text=why, ended_us=self._log.time_us)
             self._note_end(made, b"", self.service.store_bytes // 2)
             return True
@@ -189,18 +200,12 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def state_of(self, position: Position) -> RequestState | None:
         """How a request stands; None: it was not looked at yet, and may not be one."""
-        stored = self.outcomes.get(position)
-        known = self.outcomes.remembered(position) if stored is None else stored.state
-        if known is not None:
+        if (known := self.outcomes.state_of(position)) is not None:
             return known
         offset, index = position = self.delayed.where(position)
-        message = delayed_message(position)
-        if message is not None:
-            keeper = self.delayed.keeper
-            if keeper is not None and (at := keeper.request(message)) is not None:
-                gone = at < self.delayed.since
-                return RequestState.CANCELLED if gone else RequestState.DELAYED
-            return None if self.next < self._log.end else self.outcomes.unknown
+        if delayed_message(position) is not None:
+            unseen = None if self.next < self._log.end else self.outcomes.unknown
+            return self.delayed.waits(position) or unseen
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position, self._free.at(offset, index))
         size = self._open.size(offset)
@@ -371,23 +376,13 @@ class ServiceGroup(ConsumerGroup[B]):
         stored = self.outcomes.get(position)
         offset, index = self.delayed.name(position)
         place = self.delayed.where(position)
+        told = RequestView(offset=offset, index=index, state=state)
         if stored is not None:
-            return RequestView(
-                offset=offset, index=index, state=state, text=stored.text,
-                instance=stored.instance, attempts=stored.attempts, bytes=len(stored.value),
-                age_seconds=self._age(stored.ended_us),
-            )  # fmt: skip
+            return stored_view(told, stored, self._age(stored.ended_us))
         batch = self._requests.batches.get(place.offset)
         if batch is None:
-            return RequestView(offset=offset, index=index, state=state)
-        lease = batch.holder(place.at)
-        tried = lease or self._free.at(*place)
-        return RequestView(
-            offset=offset, index=index, state=state, text="" if tried is None else tried.reason,
-            instance="" if lease is None else lease.member.name,
-            attempts=0 if tried is None else tried.attempts + (state is RequestState.RUNNING),
-            age_seconds=self._age(batch.appended_us),
-        )  # fmt: skip
+            return told
+        return open_view(told, batch, self._free.at(*place), place.at, self._age(batch.appended_us))
 
     # --- what outlives the process ----------------------------------------------------------------
 
@@ -558,8 +553,12 @@ class ServiceGroup(ConsumerGroup[B]):
         for first, length in runs_of(bits):
             self._free.take(offset, first, length)
 
-    def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
-        """These (-1: all that are open) end, whoever holds them; `kind` is counted, too."""
+    def _end(
+        self, offset: int, bits: int, state: RequestState, text: str, kind: str = "",
+        value: bytes = b"", by: str = "",
+    ) -> None:  # fmt: skip
+        """These (-1: all that are open) end, whoever holds them; `kind` is counted, too.
+        `value`: what the instance of the name `by` has answered elsewhere."""
         bits &= self._open.bits.get(offset, 0)
         if not bits:
             return
@@ -583,9 +582,10 @@ class ServiceGroup(ConsumerGroup[B]):
         if kind:
             self.counts[kind] += bits.bit_count()
         for index in indexes(bits):
-            made = RequestEnd(offset, index, state, b"", text, attempts[index], self._log.time_us)
-            # Half of the store is for answers.
-            self._note_end(made, batch.publisher, self.service.store_bytes // 2)
+            attempt, at_us = attempts[index] + bool(by), self._log.time_us
+            made = RequestEnd(offset, index, state, value, text, attempt, at_us, by)
+            most = self.service.store_bytes  # half of it is for answers
+            self._note_end(made, batch.publisher, most if by else most // 2)
 
     def _note_end(
         self, outcome: RequestEnd, publisher: bytes, most: int, *, silent: bool = False

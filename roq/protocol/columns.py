@@ -12,6 +12,8 @@ has such a thing:
   handed to a consumer group any more.
 * KEYS (6): 4 bytes for each of its keys, the low half of XXH3-64 of the key as UTF-8, for indexes
   of keys. Not if there are more than 4,000: then the keys themselves are looked at.
+* SENT_AGAIN (7), no bytes: some messages are requests that were sent once more. What they were
+  known as before stands in their attributes (`roq.protocol.homeless`), which the exchange reads.
 
 What is longer than a record may be (255 bytes) goes on in the next record of its kind. A column of
 a single byte stands for all messages of the batch.
@@ -30,6 +32,7 @@ PRIORITIES: Final = 3
 TAGS: Final = 4
 LIFETIME: Final = 5
 KEYS: Final = 6
+SENT_AGAIN: Final = 7
 KEYS_MAX: Final = 4_000
 LIFETIME_MS_MAX: Final = 10 * 366 * 24 * 60 * 60 * 1_000
 """Ten years."""
@@ -96,6 +99,16 @@ def pack_lifetime(milliseconds: int) -> bytes:
     if not milliseconds:
         return b""
     return bytes((LIFETIME, _LIFETIME_BYTES)) + milliseconds.to_bytes(_LIFETIME_BYTES, "little")
+
+
+def pack_sent_again() -> bytes:
+    """That there are requests that were sent once more, as part of an extension area."""
+    return bytes((SENT_AGAIN, 0))
+
+
+def read_sent_again(area: bytes | memoryview) -> bool:
+    """Whether a batch says that."""
+    return bool(_records(area, SENT_AGAIN))
 
 
 def read_lifetime(area: bytes | memoryview) -> int:

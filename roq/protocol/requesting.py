@@ -230,6 +230,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     confirm_within: Annotated[float, msgspec.Meta(ge=0.5, le=WITHIN_SECONDS_MAX)] = 1.0
     """An instance confirms what it is offered within so long, or it is taken back. They look at
     what has come a few times a second."""
+    reply_attempts: Annotated[int, msgspec.Meta(ge=0, le=100)] = 4
+    """So often an instance offers an answer elsewhere whose exchange is gone; 0: never."""
+    reply_wait: _Seconds = 1.0
+    """Seconds between; instances look a few times a second."""
     result_within: _Seconds = 60.0
     """A request without a result ends after so long."""
     keep_result: _Seconds = 30.0

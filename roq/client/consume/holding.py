@@ -30,6 +30,8 @@ LOST: Final = 5
 """Somebody else has it."""
 KEPT: Final = 6
 """Acknowledged, and the exchange has said that it is kept."""
+ORPHAN: Final = 7
+"""A request that runs, or is answered, and whose exchange is gone."""
 _OPEN: Final = bytes((OPEN,))
 _ACKED: Final = bytes((ACKED,))
 _TOLD: Final = bytes((TOLD,))

@@ -119,7 +119,7 @@ class ConsumerShell:
         self._on_refused = on_refused
         self._connections = QueueConnections(
             engine, self._machine, self._machine.seats,
-            on_gone=self._machine.leave, on_answers=self._take, on_heard=self._heard,
+            on_gone=self._gone, on_answers=self._take, on_heard=self._heard,
         )  # fmt: skip
         self._perform = self._connections.perform
         self._settled: deque[Holding] = deque()
@@ -406,6 +406,9 @@ class ConsumerShell:
     def take_no_more(self) -> None:
         """What is on its way still comes; nothing else does."""
         self._perform(self._machine.taking(taking=False, now=self._engine.reactor.now()))
+
+    def _gone(self, name: LogId) -> None:
+        self._machine.leave(name)
 
     def _heard(self, name: LogId) -> None:
         self._perform(self._machine.heard(name, self._engine.reactor.now()))

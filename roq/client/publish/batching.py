@@ -36,6 +36,7 @@ from roq.protocol.columns import (
     pack_column,
     pack_keys,
     pack_lifetime,
+    pack_sent_again,
     pack_tags,
     tag_bits,
 )
@@ -64,6 +65,7 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
         group, tags, key_hash: what exchanges are told of them (`roq.protocol.columns`).
         lifetime_ms: the time to live, as all messages of a batch have it; 0: without an end.
         one_way: nobody waits for the acknowledgement.
+        again: it is a request that is sent once more.
     """
 
     attributes: Attributes
@@ -74,6 +76,7 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
     key_hash: int
     lifetime_ms: int = 0
     one_way: bool = False
+    again: bool = False
 
 
 def beside_of(given: Attributes, lifetime: int = 0, *, one_way: bool = False) -> Beside:
@@ -94,6 +97,13 @@ class Attributed(bytes):
         """This payload, with these."""
         made = cls(payload)
         made.beside = beside_of(attributes)
+        return made
+
+    @classmethod
+    def sent_again(cls, payload: bytes, attributes: Attributes) -> Self:
+        """This request, sent once more, with these, which say as what it was known before."""
+        made = cls(payload)
+        made.beside = msgspec.structs.replace(beside_of(attributes), again=True)
         return made
 
 
@@ -155,16 +165,18 @@ def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None, b
 
 
 def _columns(given: dict[int, Beside], count: int) -> bytes:
-    groups, priorities, tags = bytearray(count), bytearray(count), 0
+    groups, priorities, tags, again = bytearray(count), bytearray(count), 0, False
     for index, each in given.items():
         groups[index] = each.group
         priorities[index] = each.attributes.priority
         tags |= each.tags
+        again |= each.again
     return (
         pack_column(KEY_GROUPS, bytes(groups))
         + pack_column(PRIORITIES, bytes(priorities))
         + pack_tags(tags)
         + pack_keys({each.key_hash for each in given.values() if each.group})
+        + (pack_sent_again() if again else b"")
     )
 
 

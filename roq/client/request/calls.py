@@ -13,7 +13,7 @@ import msgspec
 
 from roq.client.request.context import RequestContext, RequestId, together
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.instance import HandlerResult, RequestHolding
+from roq.client.request.request_holding import HandlerResult, RequestHolding
 from roq.errors import InvalidRequest
 from roq.protocol.requesting import SILENT, Position, RequestState, named_by
 

@@ -36,14 +36,14 @@ from roq.client.request.calls import (
 )
 from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint, is_async, type_text
-from roq.client.request.instance import (
+from roq.client.request.instance_shell import InstanceShell
+from roq.client.request.request_holding import (
     BACK,
     RUNS,
     WAITING,
     HandlerResult,
     RequestHolding,
 )
-from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.workers import Workers
 from roq.errors import InvalidRequest, LeaseLost, RoQError, brief, whole
 from roq.protocol.consuming import clean
@@ -77,6 +77,8 @@ class ServiceStats:
         received, answered: requests.
         failed, retried: of these, and those that were given back after an error.
         lost: answers that came too late: cancelled, or another instance had the request.
+        elsewhere, homeless: answers to requests whose exchange was gone: another one has taken
+            them, or none has, and they were dropped.
     """
 
     received: int = 0
@@ -84,6 +86,8 @@ class ServiceStats:
     failed: int = 0
     retried: int = 0
     lost: int = 0
+    elsewhere: int = 0
+    homeless: int = 0
 
 
 class Handling:
@@ -255,6 +259,10 @@ class Handling:
                     with contextlib.suppress(RoQError):  # it is closed: others have it anyway
                         shell.settle(holding, first, count, _NOT_BEGUN)
             self._look_idle()
+
+    def note_homeless(self, taken: int, dropped: int) -> None:
+        """So many answers whose exchange was gone have found another one, or none; I/O thread."""
+        self.stats.elsewhere, self.stats.homeless = taken, dropped
 
     def _work_on(self, work: Work | Registered) -> None:
         """In a worker thread."""

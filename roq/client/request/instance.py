@@ -8,20 +8,22 @@ or the lease is over, as acknowledgements are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 from typing import Final
 
 import msgspec
 
-from roq.client.consume.holding import LOST, OPEN, Holding
+from roq.client.consume.holding import LOST, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
 from roq.client.io.queue_connections import AskExchange
-from roq.log.leases import runs_of
+from roq.client.request.homeless import HomelessAnswers
+from roq.client.request.request_holding import RUNS, SAID, HandlerResult, RequestHolding
 from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Joined, Run
+from roq.protocol.homeless import HOMELESS, Homes
 from roq.protocol.requesting import (
     FIGURES,
     INSTANCE_ORDER,
@@ -33,7 +35,6 @@ from roq.protocol.requesting import (
     RequestState,
     Revoked,
 )
-from roq.read.message import Batch
 
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, unless one alone has more."""
@@ -43,61 +44,6 @@ ALIKE_BYTES: Final = 64 * 1024
 """Values that are told, and kept, together: what is not fetched keeps the others."""
 FIGURES_SECONDS_MAX: Final = 1.25
 """An exchange is told how the instance is after so long, though it was not heard."""
-
-WAITING: Final = 1
-"""Of a request that is to run: no handler has it."""
-RUNS: Final = 2
-SAID: Final = 3
-"""It runs, and its exchange was told so."""
-BACK: Final = 4
-"""It was given back before it began: it does not run here."""
-
-
-class HandlerResult(msgspec.Struct, frozen=True, gc=False):
-    """What has become of a request."""
-
-    state: RequestState
-    value: bytes = b""
-    text: str = ""
-    silent: bool = False
-
-
-class RequestHolding(Holding):
-    """Requests of one batch that were leased together.
-
-    Attributes:
-        answers: by index in the batch, of those that have ended.
-        begun: so many of the first ones the exchange was told to be begun, never to be begun again.
-        started: and so many of them it has kept.
-        stages: of each, how far it is here; 0: it is not to run yet. Who changes `WAITING` has the
-            lock of the handlers.
-        waited: it was looked at before, since it was to run.
-    """
-
-    __slots__ = ("answers", "begun", "stages", "started", "waited")
-
-    def __init__(
-        self, log: LogId, offset: int, lease: int, first: int, attempt: int, batch: Batch
-    ) -> None:
-        super().__init__(log, offset, lease, first, attempt, batch)
-        self.answers: dict[int, HandlerResult] = {}
-        self.begun = self.started = 0
-        self.waited = False
-        self.stages = bytearray(len(self.states))
-
-    def next_unbegun(self, most: int) -> tuple[range, list[tuple[int, int]]]:
-        """The next ones that were not said to be begun, so many at most, and which of these are
-        not somebody else's: index of the first, and how many."""
-        size, states = len(self.states), self.states
-        left = (at for at in range(self.begun, size) if states[at] != LOST)
-        some = list(islice(left, most))
-        stop = size if len(some) < most else some[-1] + 1 if some else self.begun
-        return range(self.begun, stop), runs_of(sum(1 << at for at in some))
-
-    def open_at(self, stage: int) -> list[tuple[int, int]]:
-        """Which of those that have not ended are so far: index of the first, and how many."""
-        both = enumerate(zip(self.states, self.stages, strict=True))
-        return runs_of(sum(1 << at for at, each in both if each == (OPEN, stage)))
 
 
 class InstanceMachine(ConsumerMachine):
@@ -119,6 +65,7 @@ class InstanceMachine(ConsumerMachine):
         started: what is begun, as exchanges have confirmed since the shell has looked: which of a
             holding.
         orders: what an operator wants, as of `InstanceOrder`, since then.
+        homeless: answers to requests whose exchange is gone.
     """
 
     holding_type = RequestHolding
@@ -142,6 +89,7 @@ class InstanceMachine(ConsumerMachine):
         """What each exchange was told last."""
         self.started: list[tuple[RequestHolding, range]] = []
         self.orders: list[str] = []
+        self.homeless = HomelessAnswers()
         self._figures = b""
         """How this instance is,"""
         self._untold: set[LogId] = set()
@@ -189,8 +137,15 @@ class InstanceMachine(ConsumerMachine):
         return [*super().heard(log, now), *self._tell_figures(log, now)]
 
     def leave(self, log: LogId) -> None:
-        """As of any member."""
+        """As of any member; what runs runs on, and the answers are offered elsewhere."""
+        seat = self._seats.get(log)
+        held = [] if seat is None else list(seat.holdings.values())
+        for holding in held:
+            if isinstance(holding, RequestHolding):
+                self.resolved += self.homeless.lose(holding)
         super().leave(log)
+        for holding in held:
+            holding.lost = True
         self._credits.pop(log, None)
         self._figures_at.pop(log, None)
         self._untold.discard(log)
@@ -208,6 +163,10 @@ class InstanceMachine(ConsumerMachine):
         return sum(
             len(run) - holding.states.count(LOST, run.start, run.stop) for holding, run in every
         )
+
+    def offer(self, now: float) -> list[AskExchange]:
+        """Offer answers whose exchange is gone, as far as it is time."""
+        return self.homeless.offers(self._seats.values(), now)
 
     def rest(self) -> None:
         """Something is about to be given back: take nothing before a thread was free."""
@@ -320,6 +279,7 @@ class InstanceMachine(ConsumerMachine):
         return [ask for log in self._seats if soon for ask in self._tell_figures(log, now)]
 
     def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
+        self.homeless.settings = joined.settings.service or self.homeless.settings
         if self._figures:
             self._untold.add(log)  # it has forgotten them
         return super()._resume(log, seat, joined, now) + self._tell_figures(log, now)
@@ -335,6 +295,9 @@ class InstanceMachine(ConsumerMachine):
         """Something came from an exchange."""
         if parts[0] == INSTANCE_ORDER:
             self.orders.append(requesting.decode(parts[1], InstanceOrder).order)
+            return []
+        if parts[0] == HOMELESS:
+            self.homeless.told(requesting.decode(parts[1], Homes))
             return []
         if parts[0] != REVOKED:
             return super().take(log, parts, now)

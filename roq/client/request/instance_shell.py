@@ -18,13 +18,10 @@ from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
-from roq.client.request.instance import (
-    WAITING,
-    HandlerResult,
-    InstanceMachine,
-    RequestHolding,
-)
-from roq.errors import RoQError
+from roq.client.request.homeless import Held
+from roq.client.request.instance import InstanceMachine
+from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
+from roq.errors import Closed, RoQError
 from roq.log.leases import runs_of, wait_after
 from roq.model import LogId
 from roq.protocol.requesting import ENVELOPE, ONCE, Figures
@@ -60,6 +57,10 @@ class Handlers(Protocol):
 
     def withdraw(self, holding: RequestHolding) -> None:
         """Give back what of this has not begun."""
+        ...
+
+    def note_homeless(self, taken: int, dropped: int) -> None:
+        """So many answers whose exchange was gone have found another one, or none, so far."""
         ...
 
 
@@ -109,6 +110,9 @@ class InstanceShell(ConsumerShell):
         self._available = True
         self._draining = False
         self._settling = threading.Lock()
+        self._service = member.group
+        self._dropped = 0
+        """Answers that found no exchange, as far as that was logged."""
 
     def answer(self, holding: RequestHolding, index: int, answers: Sequence[HandlerResult]) -> None:
         """Requests that follow each other have ended; from any thread.
@@ -122,7 +126,12 @@ class InstanceShell(ConsumerShell):
             Closed: it is closed.
         """
         holding.answers.update(enumerate(answers, holding.first + index))
-        self.settle(holding, index, len(answers), DONE)
+        try:
+            self.settle(holding, index, len(answers), DONE)
+        finally:
+            if holding.lost:
+                self._instance.homeless.adrift.append(holding)
+                self._offer_soon()
 
     def give_back(self, holding: RequestHolding, index: int, verdict: Settlement) -> None:
         """A request is to be run again: after an error when this instance says, whoever has made
@@ -131,7 +140,12 @@ class InstanceShell(ConsumerShell):
             tried = max(0, holding.attempt - holding.losses - 1)
             wait = max(SOONEST_SECONDS, wait_after(tried, holding.offset, self._retry))
             verdict = Settlement(delay=wait, reason=verdict.reason)
-        self.settle(holding, index, 1, verdict)
+        try:
+            self.settle(holding, index, 1, verdict)
+        finally:
+            if holding.lost:
+                self._instance.homeless.given_back.append(Held(holding, index))
+                self._offer_soon()
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """As of any consumer, from any thread."""
@@ -157,6 +171,11 @@ class InstanceShell(ConsumerShell):
         """As of any consumer; what no handler has begun with has not run."""
         self._give_up()
         super().close()
+
+    @property
+    def unsettled(self) -> int:
+        """As of any consumer, with answers for which an exchange is looked for."""
+        return super().unsettled + self._instance.homeless.count
 
     def tell_figures(self, figures: Figures) -> None:
         """Say how the instance is, and take requests only while it is available: that at once."""
@@ -192,6 +211,9 @@ class InstanceShell(ConsumerShell):
             elif _any_once(holding):
                 self._once.append(holding)
                 self._unbegun.append(holding)
+            elif self._instance.homeless and self._adopt(holding):
+                for first, count in holding.open_at(0):
+                    self._run_some(holding, range(first, first + count), begun)
             else:
                 self._run_some(holding, range(len(holding.states)), begun)
         if self._unbegun:
@@ -235,6 +257,8 @@ class InstanceShell(ConsumerShell):
                 unbegun.popleft()
 
     def _tick(self) -> None:
+        if self._instance.homeless:
+            self._offer()  # before there is room for more: it may be one of these
         super()._tick()
         if self._closed:
             return
@@ -245,6 +269,58 @@ class InstanceShell(ConsumerShell):
         self._unbegun = deque(each for each in self._once if each.begun < len(each.states))
         if self._unbegun:
             self._begin_more()
+
+    def _gone(self, name: LogId) -> None:
+        with self._settling:
+            super()._gone(name)
+
+    def _offer_soon(self) -> None:
+        with suppress(Closed):
+            self._engine.call_soon(self._offer)
+
+    def _offer(self) -> None:
+        """Offer answers whose exchange is gone to others, and give them to their heirs."""
+        homeless, now = self._instance.homeless, self._engine.reactor.now()
+        self._perform(self._instance.offer(now))
+        inherited, homeless.inherited = homeless.inherited, []
+        for (holding, at), result in inherited:
+            homeless.taken += 1
+            with suppress(RoQError):  # it is not wanted any more
+                self.answer(holding, at, [result])
+        disinherited, homeless.disinherited = homeless.disinherited, []
+        for holding, at in disinherited:
+            holding.stages[at] = 0
+            if holding.is_open(at):
+                self._run_some(holding, range(at, at + 1), self._given)
+            elif holding.lost:  # its own exchange is gone, and it may have an heir
+                homeless.given_back.append(Held(holding, at))
+                self._offer_soon()
+        if homeless.dropped > self._dropped:
+            self._limited.warning(
+                "homeless", now,
+                "%d answers of service %s were dropped so far: their exchanges are gone, and no "
+                "other one has such a request, or another instance has begun with it there",
+                homeless.dropped, self._service, event="homeless",
+            )  # fmt: skip
+            self._dropped = homeless.dropped
+        self._handlers.note_homeless(homeless.taken, homeless.dropped)
+
+    def _adopt(self, holding: RequestHolding) -> bool:
+        """What runs here already, and was sent once more, is not run again; whether any is."""
+        adopted = False
+        for at in range(len(holding.states)):
+            found = self._instance.homeless.adopt(holding, at) if holding.is_open(at) else False
+            if found is False:
+                continue
+            adopted = True
+            self._given += 1
+            holding.stages[at] = RUNS
+            if isinstance(found, HandlerResult):
+                with suppress(RoQError):
+                    self.answer(holding, at, [found])
+        if adopted:
+            self._running.append(holding)
+        return adopted
 
     def _look_at_running(self) -> None:
         """Say what runs, and give back what has waited since the look before: its threads hang, or

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
@@ -434,6 +434,25 @@ class KeptRequests:
                 many.repeat = data
             else:
                 self.left_out += len(data)
+
+    def renew(self, pending: Pending[Any], data: bytes) -> None:
+        """What is sent the next time; what was kept before stays if there is no room."""
+        with self._lock:
+            if pending.repeat is not None and self._grow(size_of(data) - size_of(pending.repeat)):
+                pending.repeat = data
+
+    def renew_some(self, many: PendingMany[Any], data: Mapping[int, Payload]) -> None:
+        """Likewise, of some of them."""
+        with self._lock:
+            if (kept := many.repeat) is not None:
+                grown = sum(size_of(each) - size_of(kept[at]) for at, each in data.items())
+                if self._grow(grown):
+                    many.repeat = [data.get(at, each) for at, each in enumerate(kept)]
+
+    def _grow(self, size: int) -> bool:
+        fits = self.bytes + size <= REPEAT_BYTES
+        self.bytes += size if fits else 0
+        return fits
 
     def let_go(self, *requested: Requested) -> None:
         """These will not be sent once more."""

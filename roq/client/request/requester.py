@@ -12,6 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+import msgspec
+
 from roq.client.io import at_exit as farewell
 from roq.client.publish.batching import Attributed, Payload, with_attributes
 from roq.client.publish.delayed import When, due_of
@@ -24,9 +26,10 @@ from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector
 from roq.client.request.waiting_requests import Sent, Waiter
 from roq.errors import MessageTooLarge, RoQError, Unavailable, WouldBlock
-from roq.model import check_seconds, wait_seconds
-from roq.protocol.attributes import Attributes, attributes_of
+from roq.model import LogId, check_seconds, wait_seconds
+from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, attributes_of
 from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
+from roq.protocol.homeless import sent_again
 from roq.protocol.requesting import (
     DELAYED_FROM,
     ENVELOPE,
@@ -34,6 +37,7 @@ from roq.protocol.requesting import (
     ONCE,
     SILENT,
     WITHIN_SECONDS_MAX,
+    Position,
     ServiceSettings,
 )
 
@@ -549,11 +553,22 @@ class Requester:
         many, members = part.many, part.open_members()
         if many.repeat is None:
             return
-        data = [many.repeat[member] for member in members]
-        position = 0
+        plain = [many.repeat[member] for member in members]
+        data, position = plain, 0
+        if (at := part.place()) is not None:
+            firsts = range(part.first, part.first + len(part.members))
+            index_of = dict(zip(part.members, firsts, strict=True))
+            data = [
+                _once_more(each, at[0], Position(at[1], index_of[member]))
+                for member, each in zip(members, plain, strict=True)
+            ]
+            self._collector.kept.renew_some(many, dict(zip(members, data, strict=True)))
         try:
             while position < len(data):
-                count = self.publish_chunk(many, data, position, members)
+                try:
+                    count = self.publish_chunk(many, data, position, members)
+                except MessageTooLarge:
+                    count = self.publish_chunk(many, plain, position, members)
                 if not count:
                     self.wait_for_room()
                 position += count
@@ -562,7 +577,16 @@ class Requester:
             self._collector.fail(rest, error)
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
-        once_more = partial(self._publish, pending.endpoint, data, pending, pending.delayed)
+        sent, publish = data, partial(self._publish, pending.endpoint)
+        if pending.at is not None:
+            self._collector.kept.renew(pending, sent := _once_more(data, *pending.at))
+
+        def once_more() -> None:
+            try:
+                publish(sent, pending, pending.delayed)
+            except MessageTooLarge:  # that it was known before finds no room
+                publish(data, pending, pending.delayed)
+
         try:
             try:
                 once_more()
@@ -576,6 +600,13 @@ class Requester:
 def _beside(headers: Mapping[str, str] | None, priority: int) -> Attributes | None:
     """What a request has beside its value; nothing is looked at where nothing is given."""
     return attributes_of(None, None, headers, priority) if headers or priority != 0 else None
+
+
+def _once_more(data: Payload, log: LogId, at: Position) -> bytes:
+    """What is sent once more of a request that was known so, and is lost with its exchange."""
+    given = data.beside.attributes if isinstance(data, Attributed) else NO_ATTRIBUTES
+    told = msgspec.structs.replace(given, properties=sent_again(given.properties, log, at))
+    return Attributed.sent_again(bytes(data), told)
 
 
 def _within(settings: ServiceSettings, data: bytes) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 import roq
 from roq.client.request.calls import HeldWork, Work
-from roq.client.request.instance import RequestHolding
 from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
+from roq.client.request.request_holding import RequestHolding
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 from roq.read.message import Batch

@@ -21,7 +21,7 @@ from roq.client.request.calls import (
 )
 from roq.client.request.context import RequestContext, is_lost
 from roq.client.request.endpoint import endpoint
-from roq.client.request.instance import RequestHolding
+from roq.client.request.request_holding import RequestHolding
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState
 from roq.read.message import Batch

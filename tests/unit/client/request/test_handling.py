@@ -21,8 +21,8 @@ from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import endpoint
 from roq.client.request.handling import LATELY_SECONDS, Handling
-from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
+from roq.client.request.request_holding import HandlerResult, RequestHolding
 from roq.errors import brief
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState

@@ -11,12 +11,9 @@ from roq.client.consume.seat import Membership
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request.instance import (
     FIGURES_SECONDS_MAX,
-    RUNS,
-    WAITING,
-    HandlerResult,
     InstanceMachine,
-    RequestHolding,
 )
+from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents, requesting
 from roq.protocol.batch import pack

@@ -9,8 +9,8 @@ import pytest
 
 from roq.client.consume.message import Settlement
 from roq.client.consume.seat import Membership
-from roq.client.request.instance import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.client.request.instance_shell import GATHER_SECONDS, SOONEST_SECONDS, InstanceShell
+from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import consuming, documents
 from roq.protocol.batch import pack

@@ -1,0 +1,253 @@
+"""Answers to requests whose exchange is gone: kept until another exchange has such a request. Pure.
+
+    runs, or is answered --its exchange is gone--> an orphan --answered--> kept --offered--> taken
+                                                     |                      |       |
+                                                     +---- an heir -- <-----+       +--> dropped
+
+The requester sends an idempotent request once more, under another name. Whichever exchange has it
+then takes the answer, if no instance has begun with it there. If this very instance is given it,
+that is the *heir*: it does not run a second time here, and gets the answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from roq.client.consume.holding import ACKED, OPEN, ORPHAN, TOLD
+from roq.client.consume.seat import IN, Seat
+from roq.client.io.queue_connections import AskExchange
+from roq.client.request.request_holding import RUNS, SAID, HandlerResult, RequestHolding
+from roq.errors import RemoteProtocolError
+from roq.protocol import requesting
+from roq.protocol.consuming import DONE_BYTES
+from roq.protocol.homeless import (
+    HOMELESS,
+    OFFERED_MAX,
+    Homeless,
+    HomelessAnswer,
+    Homes,
+    before_of,
+    maker_of,
+    token_of,
+)
+from roq.protocol.requesting import (
+    ENVELOPE,
+    ONCE,
+    SILENT,
+    Position,
+    RequestState,
+    ServiceSettings,
+    named_by,
+)
+
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Of answers that are kept; what finds no room is dropped. Each goes to all exchanges."""
+KEPT_MAX: Final = 10_000
+OVERHEAD_BYTES: Final = 96
+"""What an answer takes beside its value and its text, here and on its way."""
+_ANSWERS: Final = frozenset({RequestState.DONE, RequestState.FAILED})
+
+
+class Held(NamedTuple):
+    """A request, as its instance holds it."""
+
+    holding: RequestHolding
+    at: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    answer: HomelessAnswer
+    size: int
+    until: float
+    tries: int = 0
+    due: float = 0.0
+    """When it is offered next, or dropped."""
+
+
+class HomelessAnswers:
+    """Those of one instance.
+
+    Attributes:
+        settings: of the service, as an exchange has told them last.
+        adrift: holdings of exchanges that are gone, of which something was answered since the last
+            look; from any thread.
+        given_back: likewise, what runs here no more and has no answer.
+        inherited: heirs and their answers, since the shell has looked.
+        disinherited: heirs that have to run after all, since then.
+        taken, dropped: answers that another exchange has taken, and that none has.
+    """
+
+    def __init__(self) -> None:
+        self.settings = ServiceSettings()
+        self.adrift: deque[RequestHolding] = deque()
+        self.given_back: deque[Held] = deque()
+        self.inherited: list[tuple[Held, HandlerResult]] = []
+        self.disinherited: list[Held] = []
+        self.taken = self.dropped = 0
+        self._kept: dict[bytes, _Kept] = {}
+        """By token (`roq.protocol.homeless`)."""
+        self._running: dict[bytes, Held | None] = {}
+        """By token: what runs here though its exchange is gone, and its heir."""
+        self._bytes = 0
+        self._serial = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._kept or self._running or self.adrift or self.given_back)
+
+    @property
+    def count(self) -> int:
+        """Answers that are kept."""
+        return len(self._kept) + len(self.adrift)
+
+    def lose(self, holding: RequestHolding) -> int:
+        """Its exchange is gone: whose answer may be wanted elsewhere is an orphan. Gives how many
+        of these were answered."""
+        if not self.settings.reply_attempts:
+            return 0
+        answered = 0
+        for at, payload in enumerate(holding.batch.payloads):
+            state, ended = holding.states[at], holding.states[at] in {ACKED, TOLD}
+            runs = state == OPEN and holding.stages[at] in {RUNS, SAID}
+            if (runs or ended) and _is_sent_again(payload):
+                holding.states[at] = ORPHAN
+                answered += ended
+                if runs:
+                    self._running[_token(holding, at)] = None
+        if ORPHAN in holding.states:
+            self.adrift.append(holding)
+        return answered
+
+    def adopt(self, holding: RequestHolding, at: int) -> HandlerResult | bool:
+        """Whether a request that has come runs here under an earlier name: it waits for that. Or
+        how that has ended."""
+        for token in _former_tokens(holding, at):
+            kept = self._kept.get(token)
+            if kept is not None:
+                self._forget(token)
+                self.taken += 1
+                return HandlerResult(kept.answer.state, kept.answer.value, kept.answer.text)
+            if token in self._running and self._running[token] is None:
+                self._running[token] = Held(holding, at)
+                return True
+        return False
+
+    def offers(self, seats: Iterable[Seat], now: float) -> list[AskExchange]:
+        """What is to be offered now, to all exchanges that are there."""
+        for _ in range(len(self.adrift)):
+            self._collect(self.adrift.popleft(), now)
+        for _ in range(len(self.given_back)):
+            held = self.given_back.popleft()
+            if self._running:
+                self._disinherit(_token(*held))
+        due = [token for token, kept in self._kept.items() if kept.due <= now]
+        places = [seat for seat in seats if seat.phase is IN] if due else []
+        offered: list[_Kept] = []
+        for token in due:
+            kept = self._kept[token]
+            if kept.tries >= self.settings.reply_attempts or kept.until <= now:
+                self._forget(token)
+                self.dropped += 1
+            elif places:
+                kept.tries += 1
+                kept.due = now + self.settings.reply_wait
+                offered.append(kept)
+        return [ask for seat in places for ask in self._offer(seat, offered)]
+
+    def told(self, homes: Homes) -> None:
+        """An exchange has said what it takes, and how often it wants to be asked."""
+        self.settings = ServiceSettings(
+            reply_attempts=homes.attempts, reply_wait=homes.wait,
+            result_within=self.settings.result_within,
+        )  # fmt: skip
+        for token in homes.taken:
+            self.taken += self._forget(token)
+        for token in homes.outdated:
+            self.dropped += self._forget(token)
+
+    def _collect(self, holding: RequestHolding, now: float) -> None:
+        for at, state in enumerate(holding.states):
+            result = holding.answers.pop(holding.first + at, None) if state == ORPHAN else None
+            if result is None:
+                continue
+            token = _token(holding, at)
+            if result.state not in _ANSWERS:  # it has not run
+                self._disinherit(token)
+            elif (heir := self._running.pop(token, None)) is not None:
+                self.inherited.append((heir, result))
+            else:
+                self._keep(token, result, now)
+
+    def _keep(self, token: bytes, result: HandlerResult, now: float) -> None:
+        size = OVERHEAD_BYTES + len(result.value) + len(result.text.encode())
+        if len(self._kept) >= KEPT_MAX or self._bytes + size > KEPT_BYTES:
+            self.dropped += 1
+            return
+        answer = HomelessAnswer(token, result.state, result.value, result.text)
+        self._kept[token] = _Kept(answer, size, now + self.settings.result_within)
+        self._bytes += size
+
+    def _disinherit(self, token: bytes) -> None:
+        heir = self._running.pop(token, None)
+        if heir is not None:
+            self.disinherited.append(heir)
+
+    def _forget(self, token: bytes) -> bool:
+        kept = self._kept.pop(token, None)
+        self._bytes -= 0 if kept is None else kept.size
+        return kept is not None
+
+    def _offer(self, seat: Seat, offered: list[_Kept]) -> Iterator[AskExchange]:
+        """In messages that the exchange takes; what is larger alone it is not offered."""
+        room = seat.frame_bytes - DONE_BYTES
+        some: list[HomelessAnswer] = []
+        size = 0
+        for kept in offered:
+            if kept.size > room:
+                continue
+            if some and (size + kept.size > room or len(some) >= OFFERED_MAX):
+                yield self._ask(seat, some)
+                some, size = [], 0
+            some.append(kept.answer)
+            size += kept.size
+        if some:
+            yield self._ask(seat, some)
+
+    def _ask(self, seat: Seat, some: list[HomelessAnswer]) -> AskExchange:
+        self._serial += 1
+        told = requesting.encode(Homeless(self._serial, some))
+        return AskExchange(seat.exchange.log, [HOMELESS, told])
+
+
+def _is_sent_again(payload: bytes | memoryview) -> bool:
+    """Whether the requester sends such a request once more."""
+    return len(payload) >= ENVELOPE.size and not payload[1] & (ONCE | SILENT)
+
+
+def _properties(holding: RequestHolding, at: int) -> dict[str, str]:
+    batch = holding.batch
+    if batch.attributes is None:
+        return {}
+    try:
+        return batch.attributes.of(batch.sequence + at).properties
+    except RemoteProtocolError:
+        return {}
+
+
+def _token(holding: RequestHolding, at: int) -> bytes:
+    """By which the requester's next exchange knows it."""
+    properties, batch = _properties(holding, at), holding.batch
+    name = named_by(properties) or Position(holding.offset, holding.first + at)
+    maker = maker_of(properties, batch.publisher)
+    return token_of(holding.log, name, maker, batch.payloads[at])
+
+
+def _former_tokens(holding: RequestHolding, at: int) -> list[bytes]:
+    """By which earlier exchanges have known it, the latest one first."""
+    properties, batch = _properties(holding, at), holding.batch
+    names = reversed(before_of(properties))
+    maker = maker_of(properties, batch.publisher)
+    return [token_of(*name, maker, batch.payloads[at]) for name in names]

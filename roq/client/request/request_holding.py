@@ -1,0 +1,69 @@
+"""Requests that an instance holds together: how far each is, and what was answered. Pure."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from roq.client.consume.holding import LOST, OPEN, Holding
+from roq.log.leases import runs_of
+from roq.model import LogId
+from roq.protocol.requesting import RequestState
+from roq.read.message import Batch
+
+WAITING: Final = 1
+"""Of a request that is to run: no handler has it."""
+RUNS: Final = 2
+SAID: Final = 3
+"""It runs, and its exchange was told so."""
+BACK: Final = 4
+"""It was given back before it began: it does not run here."""
+
+
+class HandlerResult(msgspec.Struct, frozen=True, gc=False):
+    """What has become of a request."""
+
+    state: RequestState
+    value: bytes = b""
+    text: str = ""
+    silent: bool = False
+
+
+class RequestHolding(Holding):
+    """Requests of one batch that were leased together.
+
+    Attributes:
+        answers: by index in the batch, of those that have ended.
+        begun: so many of the first ones the exchange was told to be begun, never to be begun again.
+        started: and so many of them it has kept.
+        stages: of each, how far it is here; 0: it is not to run yet. Who changes `WAITING` has the
+            lock of the handlers.
+        waited: it was looked at before, since it was to run.
+    """
+
+    __slots__ = ("answers", "begun", "stages", "started", "waited")
+
+    def __init__(
+        self, log: LogId, offset: int, lease: int, first: int, attempt: int, batch: Batch
+    ) -> None:
+        super().__init__(log, offset, lease, first, attempt, batch)
+        self.answers: dict[int, HandlerResult] = {}
+        self.begun = self.started = 0
+        self.waited = False
+        self.stages = bytearray(len(self.states))
+
+    def next_unbegun(self, most: int) -> tuple[range, list[tuple[int, int]]]:
+        """The next ones that were not said to be begun, so many at most, and which of these are
+        not somebody else's: index of the first, and how many."""
+        size, states = len(self.states), self.states
+        left = (at for at in range(self.begun, size) if states[at] != LOST)
+        some = list(islice(left, most))
+        stop = size if len(some) < most else some[-1] + 1 if some else self.begun
+        return range(self.begun, stop), runs_of(sum(1 << at for at in some))
+
+    def open_at(self, stage: int) -> list[tuple[int, int]]:
+        """Which of those that have not ended are so far: index of the first, and how many."""
+        both = enumerate(zip(self.states, self.stages, strict=True))
+        return runs_of(sum(1 << at for at, each in both if each == (OPEN, stage)))
