@@ -232,7 +232,7 @@ class Asking:
         if end.state is RequestState.DONE:
             self._look_at_response(place, at, end.value)
         elif end.state is RequestState.FAILED:
-            if not any(run.over == "failed" for run in at.runs):
+            if not any(run.over == "failed" for run in [*at.runs, *self._elsewhere(at)]):
                 self._tell("failed", f"{place} has failed, and no handler: {end.text[-200:]}")
         elif end.state is RequestState.DISCARDED:
             lost = [run for run in at.runs if run.over != "again" and self.asked[run.request].once]
@@ -244,8 +244,10 @@ class Asking:
         number, of = NUMBERS.unpack(value)
         run = self.runs[of]
         to, since = at.to
-        if run.request != number or run.place != place:
+        if run.request != number or (run.place != place and self.asked[number].once):
             self._tell("foreign", f"{place} is answered with what was requested at {run.place}")
+        elif run.place != place:
+            self._look_at_former(place, run)
         elif run.over != "done":
             self._tell("foreign", f"{place} is answered by a run that has not ended")
         elif run.instance != to or run.began_at < since:
@@ -254,6 +256,21 @@ class Asking:
                 f"{place} is answered by {run.instance}, which has begun at {run.began_at:.3f}; "
                 f"{to} has it since {since:.3f}",
             )
+
+    def _look_at_former(self, place: Place, run: Run) -> None:
+        """The answer is that of a run elsewhere, of a request that was sent once more."""
+        self._checked["an answer finds the request where it was sent once more"] += 1
+        if run.over != "done":
+            self._tell("foreign", f"{place} is answered by a run elsewhere that has not ended")
+
+    def _elsewhere(self, at: _At) -> list[Run]:
+        """Runs of what may be begun again, at other places, that may have answered this one."""
+        numbers = {run.request for run in at.runs}
+        return [
+            run
+            for run in self.runs.values()
+            if not self.asked[run.request].once and (run.request in numbers or not numbers)
+        ]
 
     # --- at the end -------------------------------------------------------------------------------
 

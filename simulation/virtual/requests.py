@@ -144,10 +144,13 @@ class _Publishes:
             raise WouldBlock("there is no room")
         return receipt
 
+    def publish_raw(self, data: bytes, topic: str) -> Receipt:
+        return self.publish(data, topic)
+
     def publish_chunk(
         self, payloads: Sequence[Payload], position: int, topic: str
     ) -> tuple[int, Receipt | None]:
-        receipt, some = Receipt(NobodyWaits()), [bytes(each) for each in payloads[position:]]
+        receipt, some = Receipt(NobodyWaits()), cast("list[bytes]", payloads[position:])
         if not self._publisher.publish(topic, some, receipt):
             return 0, None
         return len(some), receipt

@@ -3,7 +3,8 @@
 The model is a table of what has happened to each request: it knows nothing of leases, bits, parked
 requests or deltas. Members come, die, fall silent, come back and answer what is not theirs any
 more, one by one and many together; requests are delayed, run again by their instance and by an
-operator; the exchange ends at any moment, and another one goes on with what its log has kept.
+operator, and answered from elsewhere as they were sent once more; the exchange ends at any moment,
+and another one goes on with what its log has kept.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from roq.log.group_changes import decode_deltas, encode_deltas
 from roq.log.leases import Lease, Member, NumberedLeases, bits_at
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
-from roq.protocol.columns import PRIORITIES, pack_column
+from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
 from roq.protocol.consuming import GroupSettings, Run
+from roq.protocol.homeless import HomelessAnswer, sent_again, token_of
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
@@ -41,6 +43,7 @@ from roq.protocol.requesting import (
 
 QUEUE = bytes(16)
 PUBLISHER = PublisherId(bytes(range(16)))
+GONE = LogId(9, 1)
 LATER = b"l" * 16
 """Who has made the requests that are delayed."""
 SETTINGS = ServiceSettings(
@@ -169,6 +172,8 @@ class History:
         self.waits: dict[Position, float] = {}
         """Until when nobody gets what is to be run again."""
         self.delayed = Delayed()
+        self.tokens: dict[bytes, Position] = {}
+        """Of requests that were sent once more."""
         self.said = 0
         self.begin()
 
@@ -197,7 +202,7 @@ class History:
                  *[self.answer_together] * 4, self.stale, self.give_back, self.try_again,
                  self.recall, self.die, self.leave, self.come_back, self.come_back, self.pass_time,
                  self.write, self.write, self.restart, self.cancel, self.cancel, self.fetch,
-                 self.delay, self.publish_due, self.run_again]
+                 self.delay, self.publish_due, self.run_again, *[self.answer_elsewhere] * 2]
             )()  # fmt: skip
             self.look()
             self.group.check()
@@ -267,17 +272,56 @@ class History:
         count = self.random.randint(1, 8)
         some = self.ranked and self.random.random() < 0.5
         ranks = bytes(self.random.choice([0, 0, 1, 9]) for _ in range(count)) if some else b""
+        area, attributes, offset = pack_column(PRIORITIES, ranks), None, self.log.end
+        if self.random.random() < 0.5:
+            area, attributes = area + pack_sent_again(), self.sent_again(offset, count)
         batch = pack(
             [b"x"] * count, publisher=PUBLISHER, epoch=0, link_number=self.sequence + 1,
-            first_sequence=self.sequence, created_us=0, extensions=pack_column(PRIORITIES, ranks),
+            first_sequence=self.sequence, created_us=0, extensions=area, attributes=attributes,
         )  # fmt: skip
         self.sequence += count
-        offset = self.log.end
         self.log.append(b"s/do", batch, len(batch))
         once = self.random.random() < 0.5
         for index in range(count):
             self.model.once[Position(offset, index)] = once
             self.model.accepted[Position(offset, index)] = self.now
+
+    def sent_again(self, offset: int, count: int) -> bytes:
+        """Some of these were known otherwise, at an exchange that is gone."""
+        given = {}
+        for index in range(count):
+            if self.random.random() < 0.7:
+                before = Position(len(self.tokens), 0)
+                self.tokens[token_of(GONE, before, PUBLISHER, b"x")] = Position(offset, index)
+                given[index] = Attributes(None, (), sent_again({}, GONE, before), 0)
+        return pack_attributes(given)
+
+    def answer_elsewhere(self) -> None:
+        """An instance has an answer to what was sent once more: it counts unless another one is
+        known to have begun with it."""
+        if not self.tokens or not self.members:
+            return
+        table, some = self.model.table, list(self.tokens.items())
+        if self.random.random() < 0.8:
+            some = [each for each in some if each[1] not in table.ends] or some
+        token, name = self.random.choice(some[-20:])
+        member = self.group.member(self.random.choice(list(self.members)))
+        leases = [each for some in self.members.values() for each in some.values()]
+        lease = next((each for each in leases if name in positions(each)), None)
+        self.said += 1
+        state = self.random.choice([RequestState.DONE, RequestState.FAILED])
+        answer = HomelessAnswer(token, state, str(self.said).encode(), f"said {self.said}")
+        if member is None:
+            return
+        counts = self.group.answer_former(member, answer)
+        if name in self.model.table.ends or not self.at_hand(name):
+            assert counts is None
+            return
+        begun = lease and ((lease.number, name) in self.confirmed or lease.number in self.resumed)
+        assert counts is not (bool(begun) or name in self.running)
+        if counts:
+            self.model.table.answered[name] = state, answer.value, answer.text
+            self.model.tried.add(name)
 
     def publish(self, name: Position, properties: dict[str, str]) -> None:
         """The exchange publishes a request itself: it is known by another name."""

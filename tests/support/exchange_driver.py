@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -197,6 +198,7 @@ class Publisher:
         *,
         area: bytes = b"",
         payloads: list[bytes] | None = None,
+        attributes: bytes | None = None,
     ) -> bytes:
         """The next batch of a topic; with `number` one that is out of turn."""
         first = self.sequences.get(topic, 0)
@@ -206,7 +208,7 @@ class Publisher:
             self.sequences[topic] = first + count
         return batch.pack(
             payloads or [b"x"] * count, publisher=self.id, epoch=self.epoch, link_number=number,
-            first_sequence=first, created_us=7, extensions=area,
+            first_sequence=first, created_us=7, extensions=area, attributes=attributes,
         )  # fmt: skip
 
     def void(self, topic: bytes, count: int, number: int, kind: Kind = Kind.VOID) -> bytes:
@@ -215,9 +217,9 @@ class Publisher:
             first_sequence=self.sequences.get(topic, 0), count=count,
         )  # fmt: skip
 
-    def send(self, topic: bytes = b"t", count: int = 1) -> bool:
+    def send(self, topic: bytes = b"t", count: int = 1, **given: Any) -> bool:
         """Send the next batch; whether it went into the log."""
-        return self.exchange.append(self.route, topic, self.batch(topic, count))
+        return self.exchange.append(self.route, topic, self.batch(topic, count, **given))
 
     def acked(self) -> int:
         """The link number of the one ack that is due."""

@@ -7,16 +7,20 @@ from typing import Any
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
+from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
-from roq.protocol.columns import PRIORITIES, pack_column
+from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
 from roq.protocol.consuming import GroupSettings
+from roq.protocol.homeless import sent_again, token_of
 from roq.protocol.requesting import (
+    Position,
     ServiceSettings,
     prefix_of,
 )
 
 PUBLISHER = PublisherId(b"p" * 16)
+GONE = LogId(9, 1)
 
 
 class Desk:
@@ -39,6 +43,17 @@ class Desk:
             created_us=0, extensions=pack_column(PRIORITIES, ranks),
         )  # fmt: skip
         assert self.log.append(topic, data, len(data)) is not None
+
+    def send_again(self, before: Position, link_number: int = 2) -> bytes:
+        """A request that was known so at an exchange that is gone; gives its token."""
+        properties = sent_again({}, GONE, before)
+        data = pack(
+            [b"x"], publisher=PUBLISHER, epoch=0, link_number=link_number, first_sequence=0,
+            created_us=0, extensions=pack_sent_again(),
+            attributes=pack_attributes({0: Attributes(None, (), properties, 0)}),
+        )  # fmt: skip
+        assert self.log.append(b"s/do", data, len(data)) is not None
+        return token_of(GONE, before, PUBLISHER, b"x")
 
     def join(self, name: str = "m", credit: int = 100) -> Member:
         member = self.group.join(name.encode().ljust(16, b"."), name)

@@ -78,6 +78,7 @@ class HomelessAnswers:
         given_back: likewise, what runs here no more and has no answer.
         inherited: heirs and their answers, since the shell has looked.
         disinherited: heirs that have to run after all, since then.
+        any: whether there was something to look after when it was looked last.
         taken, dropped: answers that another exchange has taken, and that none has.
     """
 
@@ -87,6 +88,7 @@ class HomelessAnswers:
         self.given_back: deque[Held] = deque()
         self.inherited: list[tuple[Held, HandlerResult]] = []
         self.disinherited: list[Held] = []
+        self.any = False
         self.taken = self.dropped = 0
         self._kept: dict[bytes, _Kept] = {}
         """By token (`roq.protocol.homeless`)."""
@@ -94,9 +96,6 @@ class HomelessAnswers:
         """By token: what runs here though its exchange is gone, and its heir."""
         self._bytes = 0
         self._serial = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._kept or self._running or self.adrift or self.given_back)
 
     @property
     def count(self) -> int:
@@ -118,6 +117,7 @@ class HomelessAnswers:
                 if runs:
                     self._running[_token(holding, at)] = None
         if ORPHAN in holding.states:
+            self.any = True
             self.adrift.append(holding)
         return answered
 
@@ -155,6 +155,7 @@ class HomelessAnswers:
                 kept.tries += 1
                 kept.due = now + self.settings.reply_wait
                 offered.append(kept)
+        self.any = bool(self._kept or self._running)
         return [ask for seat in places for ask in self._offer(seat, offered)]
 
     def told(self, homes: Homes) -> None:

@@ -211,7 +211,7 @@ class InstanceShell(ConsumerShell):
             elif _any_once(holding):
                 self._once.append(holding)
                 self._unbegun.append(holding)
-            elif self._instance.homeless and self._adopt(holding):
+            elif self._instance.homeless.any and self._adopt(holding):
                 for first, count in holding.open_at(0):
                     self._run_some(holding, range(first, first + count), begun)
             else:
@@ -257,7 +257,7 @@ class InstanceShell(ConsumerShell):
                 unbegun.popleft()
 
     def _tick(self) -> None:
-        if self._instance.homeless:
+        if self._instance.homeless.any:
             self._offer()  # before there is room for more: it may be one of these
         super()._tick()
         if self._closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol, assert_never
 
+from roq.client.publish.batching import part_attributes
 from roq.client.publish.events import (
     AskAttach,
     Assignment,
@@ -114,7 +115,9 @@ class Publisher:
             return False
         stream = machine.topics.stream(topic)
         receipt = receipt or Receipt(NobodyWaits())
-        machine.chooser.seal(stream, payloads, receipt, now, self._world.time_us)
+        plain, attributes, area = part_attributes(payloads)
+        time_us = self._world.time_us
+        machine.chooser.seal(stream, plain, receipt, now, time_us, attributes, area)
         for link in machine.all:
             batches = link.transmit(now)
             if batches:

@@ -17,9 +17,11 @@ from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of, metrics_of
 from roq.log import service_group
 from roq.log.ring import Ring, TopicLog
-from roq.model import Limits
+from roq.model import Limits, LogId
 from roq.protocol import consuming, documents, requesting
+from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.columns import pack_sent_again
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -35,6 +37,14 @@ from roq.protocol.consuming import (
     Join,
     Ordered,
     read_lease,
+)
+from roq.protocol.homeless import (
+    HOMELESS,
+    Homeless,
+    HomelessAnswer,
+    Homes,
+    sent_again,
+    token_of,
 )
 from roq.protocol.requesting import (
     ATTEND,
@@ -709,3 +719,64 @@ def test_an_instance_is_told_how_many_were_lost_with_a_request() -> None:
     other.look()
     attempts = {first: attempt for _, first, _, attempt in other.leases}
     assert attempts == {0: 2 | 1 << LOSSES_SHIFT, 1: 1}, "what had not begun was not tried"
+
+
+def homeless(instance: Party, *answers: HomelessAnswer) -> Homes:
+    instance.say(HOMELESS, requesting.encode(Homeless(7, list(answers))))
+    told = requesting.decode(instance.take(HOMELESS), Homes)
+    assert told.id == 7
+    return told
+
+
+def sent_once_more(publisher: Publisher, index: int = 0) -> bytes:
+    """A request of this publisher that was known otherwise; gives its token."""
+    gone, before, who = LogId(9, 1), Position(4, index), publisher_id("p")
+    attributes = Attributes(None, (), sent_again({}, gone, before), 0)
+    publisher.send(b"s/do", 1, area=pack_sent_again(), attributes=pack_attributes({0: attributes}))
+    return token_of(gone, before, who, b"x")
+
+
+def test_an_instance_offers_answers_to_requests_that_were_sent_once_more() -> None:
+    there, publisher, asker, instance = service()
+    instance.grant(0)
+    tokens = [sent_once_more(publisher, index) for index in range(2)]
+    told = homeless(
+        instance, HomelessAnswer(tokens[0], value=b"v"), HomelessAnswer(bytes(16), value=b"w")
+    )
+    assert (told.taken, told.outdated) == ([tokens[0]], [])
+    assert (told.attempts, told.wait) == (4, 1.0)
+    assert [(each.offset, each.value) for each in asker.ends()] == [(0, b"v")]
+    instance.grant(5)
+    ((number, first, length, _),) = instance.leases
+    assert (first, length) == (0, 1), "the other one alone is handed out"
+    instance.done(begun=[Begun(number, 0, 1)])
+    told = homeless(instance, HomelessAnswer(tokens[1], value=b"v"))
+    assert (told.taken, told.outdated) == ([], [tokens[1]])
+    instance.done(answers=[Answer(number, 0, value=b"w")])
+    assert [each.value for each in asker.ends()] == [b"w"]
+    there.core.check()
+
+
+def test_a_service_whose_setting_says_so_takes_no_answer_from_elsewhere() -> None:
+    there, publisher, asker, instance = service()
+    instance.grant(0)
+    token = sent_once_more(publisher)
+    there.core.consumers.services.define({"s": {"reply_attempts": 0, "reply_wait": 0.5}})
+    asker.told.clear()
+    asker.look()
+    asker.told.clear()
+    told = homeless(instance, HomelessAnswer(token, value=b"v"))
+    assert (told.taken, told.outdated, told.attempts, told.wait) == ([], [], 0, 0.5)
+    assert asker.ends() == []
+
+
+def test_only_a_member_of_the_service_offers_answers_and_what_cannot_be_is_refused() -> None:
+    there, publisher, asker, instance = service()
+    instance.grant(0)
+    token = sent_once_more(publisher)
+    stranger = Party(there, "stranger")
+    stranger.say(HOMELESS, requesting.encode(Homeless(1, [HomelessAnswer(token)])))
+    assert stranger.told == [(b"\xffl", b"")], "it is to join first"
+    assert asker.ends() == []
+    instance.say(HOMELESS, requesting.encode(Homeless(1, [HomelessAnswer(b"short")])))
+    assert instance.refusal() == "malformed"

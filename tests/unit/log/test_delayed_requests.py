@@ -5,9 +5,11 @@ from __future__ import annotations
 import zmq
 
 from roq.log.delayed_requests import DelayedRequests
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
+from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
+from roq.protocol.homeless import sent_again, token_of
 from roq.protocol.requesting import AGAIN, AGAIN_PUBLISHER, DELAYED_FROM, Position
 
 
@@ -102,4 +104,44 @@ def test_what_cannot_be_read_has_the_name_of_where_it_is() -> None:
     delayed = DelayedRequests()
     for data in (batch("zz"), batch("00" * 8), batch(name(1), publisher="zz"), batch(name(1))[:70]):
         delayed.opened(7, 1, data)
+    delayed.check(set())
+
+
+def test_of_batches_that_say_so_it_is_known_what_was_sent_once_more() -> None:
+    gone, maker = LogId(1, 1), b"p" * 16
+    told = sent_again({"mark": "x"}, gone, Position(4, 0))
+    token = token_of(gone, Position(4, 0), maker, b"x")
+    for link_number, area, found in (
+        (1, pack_sent_again(), True),
+        (1, pack_column(PRIORITIES, b"\x01"), False),
+        (1, b"", False),
+        (0, b"", True),  # the exchange has published it, and reads what it has itself
+    ):
+        delayed = DelayedRequests()
+        data = pack(
+            [b"x"], publisher=PublisherId(maker), epoch=0, link_number=link_number,
+            first_sequence=0, created_us=0, extensions=area,
+            attributes=pack_attributes({0: Attributes(None, (), told, 0)}),
+        )  # fmt: skip
+        assert delayed.opened(7, 1, data) == []
+        assert (delayed.former.where(token) == Position(7, 0)) is found
+        assert bool(delayed) is found
+        delayed.check({Position(7, 0)})
+        assert delayed.ended(Position(7, 0)) is None
+        delayed.check(set())
+
+
+def test_a_delayed_request_that_was_sent_once_more_has_both_names() -> None:
+    gone, maker = LogId(1, 1), b"\xaa" * 16
+    given = {"roq.delayed.id": name(1), "roq.delayed.publisher": maker.hex()}
+    data = pack(
+        [b"x"], publisher=PublisherId(b"e" * 16), epoch=0, link_number=0, first_sequence=0,
+        created_us=0,
+        attributes=pack_attributes({0: Attributes(None, (), sent_again(given, gone, known(1)), 0)}),
+    )  # fmt: skip
+    delayed = DelayedRequests()
+    delayed.opened(7, 1, data)
+    assert delayed.where(known(1)) == Position(7, 0)
+    assert delayed.former.where(token_of(gone, known(1), maker, b"x")) == Position(7, 0)
+    assert delayed.ended(Position(7, 0)) == (known(1), maker)
     delayed.check(set())

@@ -20,10 +20,12 @@ from roq.protocol.columns import (
     pack_column,
     pack_keys,
     pack_lifetime,
+    pack_sent_again,
     pack_tags,
     read_column,
     read_keys,
     read_lifetime,
+    read_sent_again,
     read_tags,
     tag_bits,
     value_at,
@@ -110,3 +112,11 @@ def test_a_time_to_live_is_eight_bytes_or_none() -> None:
 
 def test_the_hash_of_a_key_has_32_bits_and_stays() -> None:
     assert key_hash("order-17") == xxhash.xxh3_64_intdigest(b"order-17") & 0xFFFFFFFF
+
+
+def test_that_requests_were_sent_once_more_takes_two_bytes() -> None:
+    assert len(pack_sent_again()) == 2
+    assert read_sent_again(pack_column(PRIORITIES, b"\1\2") + pack_sent_again())
+    assert not read_sent_again(pack_column(PRIORITIES, b"\1\2"))
+    assert not read_sent_again(b"")
+    assert not read_sent_again(pack_sent_again() + b"\1\2"), "it is damaged"

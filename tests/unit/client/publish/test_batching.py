@@ -34,6 +34,7 @@ from roq.protocol.columns import (
     key_hash,
     pack_column,
     pack_keys,
+    pack_sent_again,
     read_column,
     read_lifetime,
 )
@@ -392,3 +393,13 @@ def test_times_to_live_are_checked() -> None:
             lifetime_ms(bad)
     with pytest.raises(InvalidRequest, match="say one of them"):
         lifetime_ms(1.0, delayed=True)
+
+
+def test_a_batch_says_that_it_has_a_request_that_is_sent_once_more() -> None:
+    told = Attributes(None, (), {"roq.request.before": "x1-1-1-1"}, 0)
+    again = Attributed.sent_again(b"b", told)
+    _, packed, area = part_attributes([b"a", again])
+    assert area == pack_sent_again()
+    assert packed is not None
+    assert BatchAttributes(packed, 0, 2).of(1) == told
+    assert part_attributes([Attributed.of(b"b", told)])[2] == b"", "another one says nothing"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,8 +11,9 @@ from roq.client.consume.message import Settlement
 from roq.client.consume.seat import Membership
 from roq.client.request.instance_shell import GATHER_SECONDS, SOONEST_SECONDS, InstanceShell
 from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
-from roq.model import ExchangeInfo, PublisherId
-from roq.protocol import consuming, documents
+from roq.model import ExchangeInfo, LogId, PublisherId
+from roq.protocol import consuming, documents, requesting
+from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.consuming import (
     DONE,
@@ -30,12 +31,16 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.homeless import HOMELESS, Homeless, Homes, sent_again
 from roq.protocol.requesting import (
     ENVELOPE,
     ENVELOPE_VERSION,
     ONCE,
+    REVOKED,
     Begun,
+    Position,
     RequestState,
+    Revoked,
     ServiceSettings,
 )
 from roq.runtime.interfaces import Timer
@@ -68,14 +73,24 @@ class Script:
             cast("Any", self), member, self, lambda: None, lambda order: None,
             on_joined=lambda: None, on_refused=lambda error: None, at_once=at_once,
         )  # fmt: skip
-        info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
-        self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=[info]))
+        self.homeless = (0, 0)
+        self.number = 0
+        self.move()
+        self.timers.clear()
+        self.sent.clear()
+
+    def move(self) -> None:
+        """The exchange is gone, and the queue has another one."""
+        number = self.number = self.number + 1
+        info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
+        self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=number, exchanges=[info]))
         self.up()
         join = documents.decode(self.sent.pop()[1], Join)
         joined = Joined(id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1)
         self.come([JOIN, documents.encode(joined)])
-        self.timers.clear()
-        self.sent.clear()
+
+    def note_homeless(self, taken: int, dropped: int) -> None:
+        self.homeless = taken, dropped
 
     def open(self, _address: str, *, on_up: Any, on_down: Any, on_answers: Any, **_: Any) -> Script:
         self.up, self.down, self.take = on_up, on_down, on_answers
@@ -114,14 +129,30 @@ class Script:
     def lease(self, number: int, count: int, flags: int = 0) -> None:
         self.come(self.leased(number, count, flags))
 
-    def leased(self, number: int, count: int, *flags: int, bits: int = 0) -> list[bytes]:
-        """With the flags of each, or of all."""
+    def leased(
+        self,
+        number: int,
+        count: int,
+        *flags: int,
+        bits: int = 0,
+        before: Sequence[int | None] = (),
+    ) -> list[bytes]:
+        """With the flags of each, or of all; `before`: of each that was sent once more, at which
+        offset of the exchange before."""
         heads = [ENVELOPE.pack(ENVELOPE_VERSION, each, 0) for each in flags or (0,)]
+        told = {
+            index: Attributes(
+                None, (), sent_again({}, LogId(self.number - 1, 1), Position(offset, 0)), 0
+            )
+            for index, offset in enumerate(before)
+            if offset is not None
+        }
         batch = pack(
             heads if len(heads) == count else heads * count, publisher=PublisherId(b"p" * 16),
             epoch=0, link_number=1, first_sequence=0, created_us=0,
+            attributes=pack_attributes(told) if told else None,
         )  # fmt: skip
-        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, number, 0, 0)
+        frame = pack_entry(EntryKind.ENTRY, self.number, QUEUE, 1, number, 0, 0)
         lease = pack_lease(number, 0, count, 1, bits or (1 << count) - 1)
         return [LEASED, lease, b"s/do", frame, batch]
 
@@ -357,3 +388,167 @@ def test_who_drains_gives_back_what_waits_at_once() -> None:
     script.lease(7, 2)
     script.shell.drain()
     assert script.withdrawn == [script.ran[0][0]]
+
+
+class Orphan:
+    """A request at offset 1 runs as its exchange is gone; the queue has another one."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.script = script = Script()
+        script.lease(1, count)
+        self.running, script.ran = script.ran, []
+        self.holding = self.running[0][0]
+        self.holding.stages[:] = bytes((RUNS,)) * count
+        script.move()
+        script.sent.clear()
+
+    def ends(self, result: HandlerResult = FINE[0]) -> None:
+        self.script.shell.answer(*self.running.pop(0), [result])
+
+    def look(self) -> None:
+        while self.script.soon:
+            self.script.soon.pop(0)()
+
+    def offered(self) -> list[Homeless]:
+        self.look()
+        sent, self.script.sent[:] = list(self.script.sent), []
+        return [requesting.decode(each[1], Homeless) for each in sent if each[0] == HOMELESS]
+
+    def come_again(self, number: int = 7) -> None:
+        self.script.come(self.script.leased(number, 1, before=[1]))
+
+
+def test_what_ends_when_its_exchange_is_gone_is_offered_before_there_is_room_for_more() -> None:
+    orphan = Orphan()
+    assert not orphan.holding.is_lost(0, 1)
+    orphan.ends()
+    orphan.look()
+    assert [each[0] for each in orphan.script.sent] == [HOMELESS]
+    assert orphan.script.shell.unsettled == 1, "who closes waits a little for that"
+    ((told,),) = [each.answers for each in orphan.offered()]
+    orphan.script.come([HOMELESS, requesting.encode(Homes(1, [told.token], [], 4, 1.0))])
+    orphan.script.shell._tick()
+    assert orphan.script.homeless == (1, 0)
+    assert orphan.script.shell.unsettled == 0
+
+
+def test_what_was_answered_and_not_confirmed_is_offered_when_its_exchange_is_gone() -> None:
+    script = Script()
+    script.lease(1, 1)
+    (holding, _) = script.ran[0]
+    holding.stages[0] = RUNS
+    script.answer()
+    assert script.look() == [1]
+    script.move()
+    script.sent.clear()
+    script.shell._tick()
+    assert HOMELESS in {each[0] for each in script.sent}
+
+
+def test_what_ended_as_its_exchange_was_left_is_offered_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer is there, and not marked, when the I/O thread leaves the exchange."""
+    script = Script()
+    script.lease(1, 1)
+    (holding, index) = script.ran[0]
+    holding.stages[0] = RUNS
+    settle = script.shell.settle
+
+    def moved_first(*given: Any) -> None:
+        script.move()
+        settle(*given)
+
+    monkeypatch.setattr(script.shell, "settle", moved_first)
+    script.shell.answer(holding, index, FINE)
+    script.sent.clear()
+    while script.soon:
+        script.soon.pop(0)()
+    assert [each[0] for each in script.sent] == [HOMELESS]
+
+
+def test_a_request_that_runs_here_already_is_not_run_again_and_gets_that_answer() -> None:
+    orphan = Orphan()
+    orphan.come_again()
+    assert orphan.script.ran == []
+    orphan.script.shell._tick()
+    assert orphan.script.begun() == [Begun(7, 0, 1)], "it is said to run"
+    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
+    orphan.look()
+    (done,) = [each for each in orphan.script.sent if each[0] == DONE]
+    (told,) = consuming.decode(done[1], Done).answers
+    assert (told.lease, told.value) == (7, b"v")
+    assert orphan.offered() == []
+    assert orphan.script.homeless == (1, 0)
+
+
+def test_a_request_that_was_answered_here_is_answered_when_it_comes_and_others_run() -> None:
+    orphan = Orphan()
+    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
+    orphan.offered()
+    orphan.script.come(orphan.script.leased(7, 3, before=[None, 1, None]))
+    assert [index for _, index in orphan.script.ran] == [0, 2]
+    orphan.look()
+    (done,) = [each for each in orphan.script.sent if each[0] == DONE]
+    (told,) = consuming.decode(done[1], Done).answers
+    assert (told.lease, told.index, told.value) == (7, 1, b"v")
+
+
+def test_what_is_to_be_run_again_runs_where_it_was_sent_once_more() -> None:
+    orphan = Orphan()
+    orphan.come_again()
+    orphan.script.shell.give_back(*orphan.running.pop(0), Settlement(reason="Timeout"))
+    orphan.look()
+    ((holding, index),) = orphan.script.ran
+    assert (holding.number, index) == (7, 0)
+    orphan.script.answer()
+    assert orphan.script.look() == [1]
+
+
+def test_when_the_second_exchange_is_gone_as_well_the_answer_goes_to_the_third() -> None:
+    orphan = Orphan()
+    orphan.come_again()
+    orphan.script.move()
+    orphan.script.sent.clear()
+    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
+    ((told,),) = [each.answers for each in orphan.offered()]
+    assert told.value == b"v"
+
+
+def test_when_the_second_exchange_is_gone_as_well_what_is_to_be_run_again_runs_at_the_third() -> (
+    None
+):
+    orphan = Orphan()
+    orphan.come_again()
+    orphan.script.move()
+    script = orphan.script
+    script.come(script.leased(9, 1, before=[7]))
+    assert script.ran == [], "it waits for the one that waits"
+    script.shell.give_back(*orphan.running.pop(0), Settlement(reason="Timeout"))
+    orphan.look()
+    ((holding, _),) = script.ran
+    assert holding.number == 9
+
+
+def test_what_was_cancelled_meanwhile_takes_the_answer_of_nobody() -> None:
+    orphan = Orphan()
+    orphan.come_again()
+    told = requesting.encode(Revoked([(7, 0)]))
+    orphan.script.come([REVOKED, told])
+    orphan.ends()
+    assert orphan.offered() == []
+    assert orphan.script.look() == []
+
+
+def test_that_answers_were_dropped_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    orphan = Orphan(2)
+    orphan.ends()
+    orphan.ends()
+    ((one, other),) = [each.answers for each in orphan.offered()]
+    outdated = Homes(1, [], [one.token, other.token], 4, 1.0)
+    orphan.script.come([HOMELESS, requesting.encode(outdated)])
+    for _ in range(3):
+        orphan.script.shell._tick()
+    assert orphan.script.homeless == (0, 2)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("2 answers of service s were dropped")

@@ -259,3 +259,23 @@ def test_the_allowance_of_many_is_given_back() -> None:
     assert (others.repeat, kept.bytes, kept.left_out) == (None, 20, 1)
     kept.let_go(many)
     assert kept.bytes == 0
+
+
+def test_the_allowance_follows_what_is_kept_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "REPEAT_BYTES", 60)
+    kept = KeptRequests()
+    pending: Pending[bytes] = Pending(cast("Any", None), "work", ECHO)
+    several: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 2)
+    kept.renew(pending, b"x")
+    kept.renew_some(several, {0: b"x"})
+    assert (pending.repeat, several.repeat, kept.bytes) == (None, None, 0), "they have ended"
+    kept.keep(pending, b"x" * 10)
+    kept.keep_many(several, [b"x" * 10, b"y" * 10])
+    kept.renew(pending, b"x" * 15)
+    kept.renew_some(several, {1: b"z" * 20})
+    assert several.repeat == [b"x" * 10, b"z" * 20]
+    assert kept.bytes == 45
+    kept.renew(pending, b"x" * 100)
+    assert (pending.repeat, kept.bytes) == (b"x" * 15, 45), "what was kept stays"
+    kept.let_go(pending, several)
+    assert kept.bytes == 0

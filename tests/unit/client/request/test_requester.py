@@ -22,7 +22,15 @@ from roq.client.request.requester import Requester
 from roq.client.request.waiting_requests import InnerRequests, Sent
 from roq.model import LogId
 from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
-from roq.protocol.requesting import ENVELOPE, Position, ServiceSettings, delayed_position
+from roq.protocol.homeless import BEFORE, before_of
+from roq.protocol.requesting import (
+    ENVELOPE,
+    Position,
+    RequestEnd,
+    RequestState,
+    ServiceSettings,
+    delayed_position,
+)
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)
 
@@ -133,6 +141,12 @@ class PaperCollector:
         self.kept_many.append(many)
         many.repeat = data
 
+    def renew(self, pending: Pending[Any], data: bytes) -> None:
+        pending.repeat = data
+
+    def renew_some(self, many: PendingMany[Any], data: dict[int, bytes]) -> None:
+        many.repeat = [data.get(at, each) for at, each in enumerate(many.repeat or [])]
+
     def let_go(self, many: Any) -> None:
         self.let_go_of.append(many)
 
@@ -219,6 +233,67 @@ def test_many_travel_with_their_headers_and_priority_also_once_more(scene: Scene
     call, _ = scene.collector.calls.pop()
     call()
     assert list(map(beside, scene.publisher.published)) == [({"who": "me"}, 3)] * 4
+
+
+def accepted(receipt: Receipt | None, number: int, offset: int) -> None:
+    assert receipt is not None
+    receipt.settle(SendStatus(outcome=Outcome.OK, log=LogId(number, 1), offset=offset))
+
+
+def test_what_is_sent_once_more_says_as_what_it_was_known_each_time(scene: Scene) -> None:
+    pending = scene.requester.request(ECHO, b"x", headers={"who": "me"}, priority=7)
+    for number in (1, 2):
+        accepted(pending.accepted, number, 40 + number)
+        assert scene.collector.on_lost(pending)
+        scene.collector.calls.pop()[0]()
+    first, *again = scene.publisher.published
+    assert beside(first) == ({"who": "me"}, 7)
+    assert [beside(data) for data in again] == [
+        ({"who": "me", BEFORE: "x1-1-41-0"}, 7),
+        ({"who": "me", BEFORE: "x1-1-41-0 x2-1-42-0"}, 7),
+    ]
+    assert [cast("Attributed", data).beside.again for data in again] == [True, True]
+    assert set(map(bytes, again)) == {bytes(first)}, "by what was requested it is found"
+
+
+def test_many_that_are_sent_once_more_say_as_what_each_was_known(scene: Scene) -> None:
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c"])
+    for number, part in enumerate(many.parts):
+        accepted(part.receipt, 1, 40 + number)
+    many.settle(0, RequestEnd(40, 0, RequestState.DONE), None)
+    for number, part in enumerate(list(many.parts)):
+        assert scene.collector.on_lost(part)
+        scene.collector.calls.pop()[0]()
+        accepted(many.parts[-1].receipt, 2, 50 + number)
+    b, c = scene.publisher.published[3:]
+    assert (b[-1:], beside(b)) == (b"b", ({BEFORE: "x1-1-40-1"}, 0))
+    assert (c[-1:], beside(c)) == (b"c", ({BEFORE: "x1-1-41-0"}, 0))
+    assert scene.collector.on_lost(many.parts[-1])
+    scene.collector.calls.pop()[0]()
+    assert beside(scene.publisher.published[-1]) == ({BEFORE: "x1-1-41-0 x2-1-51-0"}, 0)
+
+
+def test_a_delayed_request_says_by_which_message_it_was_known(scene: Scene) -> None:
+    pending = scene.requester.request(ECHO, b"x", delay=60)
+    assert pending.delayed is not None
+    accepted(pending.accepted, 1, 41)
+    assert pending.at is not None
+    assert scene.collector.on_lost(pending)
+    scene.collector.calls.pop()[0]()
+    properties, _ = beside(scene.publisher.published[-1])
+    assert before_of(properties) == [(LogId(1, 1), delayed_position(pending.delayed[1]))]
+
+
+def test_where_that_finds_no_room_it_is_sent_once_more_without_it(scene: Scene) -> None:
+    pending, many = scene.requester.request(ECHO, b"x"), scene.requester.request_many(ECHO, [b"a"])
+    accepted(pending.accepted, 1, 41)
+    accepted(many.parts[0].receipt, 1, 42)
+    for lost in (pending, many.parts[0]):
+        assert scene.collector.on_lost(lost)
+        scene.publisher.errors.append(roq.MessageTooLarge("as large as may be"))
+        scene.collector.calls.pop()[0]()
+    assert [type(data) for data in scene.publisher.published[2:]] == [bytes, bytes]
+    assert scene.collector.failed == []
 
 
 @pytest.mark.parametrize("priority", [-1, 10, 1.5, "high", None])
