@@ -5,7 +5,7 @@ when it is due. So it stands in the log where nobody could know before, and it i
 that message instead: as a position that no log reaches. One that has ended and that an operator has
 run again stands in the log once more, and is known by where it was first. One that its requester
 has sent once more is known by where it is; that it was known otherwise before matters only to those
-who have an answer to it (`roq.log.former_names`).
+who have an answer to it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from struct import Struct
 from typing import Final, Protocol, cast
 
 from roq.errors import RemoteProtocolError
-from roq.log.former_names import FormerNames
 from roq.log.leases import bits_at
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import HEADER_BYTES, read_body, read_header
 from roq.protocol.columns import read_sent_again
-from roq.protocol.homeless import maker_of
+from roq.protocol.homeless import before_of, maker_of, token_of
 from roq.protocol.requesting import (
     AGAIN_PUBLISHER,
     DELAYED_FROM,
@@ -29,9 +28,61 @@ from roq.protocol.requesting import (
     named_by,
 )
 
+TOKENS_MAX: Final = 100_000
+"""Of one service at one exchange; of what is more, no answer is taken that was given elsewhere."""
 _HEADER: Final = Struct("<6xH32xQ")
 """Of a batch: bytes of its extension area, and the link number; 0: the exchange has published it
 itself."""
+
+
+class FormerNames:
+    """Those of one service.
+
+    Attributes:
+        tokens: by where a request is (`roq.protocol.homeless`).
+    """
+
+    def __init__(self) -> None:
+        self.tokens: dict[Position, list[bytes]] = {}
+        self._where: dict[bytes, Position] = {}
+
+    def clear(self) -> None:
+        """None is open."""
+        self._where.clear()
+        self.tokens.clear()
+
+    def opened(
+        self, place: Position, properties: dict[str, str], maker: bytes, payload: bytes
+    ) -> None:
+        """A request is open here that may have been sent once more.
+
+        Args:
+            maker: who has made it.
+        """
+        for name in before_of(properties):
+            if len(self._where) >= TOKENS_MAX:
+                return
+            token = token_of(*name, maker, payload)
+            if self._where.setdefault(token, place) == place:
+                tokens = self.tokens.setdefault(place, [])
+                if token not in tokens:
+                    tokens.append(token)
+
+    def where(self, token: bytes) -> Position | None:
+        """Where the request is that was known so; None: none is open here."""
+        return self._where.get(token)
+
+    def ended(self, place: Position) -> None:
+        """The request that is here is open no more."""
+        for token in self.tokens.pop(place, ()):
+            del self._where[token]
+
+    def check(self, opened: set[Position]) -> None:
+        """Assert the invariants."""
+        assert self.tokens.keys() <= opened  # noqa: S101
+        assert len(self._where) <= TOKENS_MAX  # noqa: S101
+        pairs = {token: place for place, tokens in self.tokens.items() for token in tokens}
+        assert pairs == self._where  # noqa: S101
 
 
 class Keeper(Protocol):

@@ -30,7 +30,7 @@ LOST: Final = 5
 """Somebody else has it."""
 KEPT: Final = 6
 """Acknowledged, and the exchange has said that it is kept."""
-ORPHAN: Final = 7
+STRANDED: Final = 7
 """A request that runs, or is answered, and whose exchange is gone."""
 _OPEN: Final = bytes((OPEN,))
 _ACKED: Final = bytes((ACKED,))

@@ -1,8 +1,8 @@
 """Answers to requests whose exchange is gone: kept until another exchange has such a request. Pure.
 
-    runs, or is answered --its exchange is gone--> an orphan --answered--> kept --offered--> taken
-                                                     |                      |       |
-                                                     +---- an heir -- <-----+       +--> dropped
+    runs, or is answered --its exchange is gone--> stranded --answered--> kept --offered--> taken
+                                                      |                    |         |
+                                                      +----- its heir -----+         +--> dropped
 
 The requester sends an idempotent request once more, under another name. Whichever exchange has it
 then takes the answer, if no instance has begun with it there. If this very instance is given it,
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from roq.client.consume.holding import ACKED, OPEN, ORPHAN, TOLD
+from roq.client.consume.holding import ACKED, OPEN, STRANDED, TOLD
 from roq.client.consume.seat import IN, Seat
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request.request_holding import RUNS, SAID, HandlerResult, RequestHolding
@@ -103,8 +103,8 @@ class HomelessAnswers:
         return len(self._kept) + len(self.adrift)
 
     def lose(self, holding: RequestHolding) -> int:
-        """Its exchange is gone: whose answer may be wanted elsewhere is an orphan. Gives how many
-        of these were answered."""
+        """Its exchange is gone: what has an answer that may be wanted elsewhere is stranded.
+        Gives how many of these were answered."""
         if not self.settings.reply_attempts:
             return 0
         answered = 0
@@ -112,11 +112,11 @@ class HomelessAnswers:
             state, ended = holding.states[at], holding.states[at] in {ACKED, TOLD}
             runs = state == OPEN and holding.stages[at] in {RUNS, SAID}
             if (runs or ended) and _is_sent_again(payload):
-                holding.states[at] = ORPHAN
+                holding.states[at] = STRANDED
                 answered += ended
                 if runs:
                     self._running[_token(holding, at)] = None
-        if ORPHAN in holding.states:
+        if STRANDED in holding.states:
             self.any = True
             self.adrift.append(holding)
         return answered
@@ -171,7 +171,7 @@ class HomelessAnswers:
 
     def _collect(self, holding: RequestHolding, now: float) -> None:
         for at, state in enumerate(holding.states):
-            result = holding.answers.pop(holding.first + at, None) if state == ORPHAN else None
+            result = holding.answers.pop(holding.first + at, None) if state == STRANDED else None
             if result is None:
                 continue
             token = _token(holding, at)

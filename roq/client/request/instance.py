@@ -7,19 +7,17 @@ or the lease is over, as acknowledgements are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import chain
 from math import inf
 from typing import Final
-
-import msgspec
 
 from roq.client.consume.holding import LOST, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request.homeless import HomelessAnswers
-from roq.client.request.request_holding import RUNS, SAID, HandlerResult, RequestHolding
+from roq.client.request.request_holding import RUNS, SAID, RequestHolding, alike, begun_of
 from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Joined, Run
@@ -32,16 +30,11 @@ from roq.protocol.requesting import (
     Begun,
     Figures,
     InstanceOrder,
-    RequestState,
     Revoked,
 )
 
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, unless one alone has more."""
-ANSWER_OVERHEAD_BYTES: Final = 64
-"""For what an answer has beside its value and its text."""
-ALIKE_BYTES: Final = 64 * 1024
-"""Values that are told, and kept, together: what is not fetched keeps the others."""
 FIGURES_SECONDS_MAX: Final = 1.25
 """An exchange is told how the instance is after so long, though it was not heard."""
 
@@ -196,7 +189,7 @@ class InstanceMachine(ConsumerMachine):
                     begin = index = first
                     stop = first + length
                     while index < stop:
-                        result, more, bytes_ = _alike(holding.answers, index, stop, room)
+                        result, more, bytes_ = alike(holding.answers, index, stop, room)
                         if answers and size + bytes_ > most:
                             if index > begin:
                                 told.append((holding, [Run(run.offset, begin, index - begin)], 0))
@@ -227,7 +220,7 @@ class InstanceMachine(ConsumerMachine):
                     holding.begun = run.stop
                     for first, count in runs:
                         most -= count
-                        begun += _begun(holding, first, count, once=True)
+                        begun += begun_of(holding, first, count, once=True)
             if begun:
                 asks += self._say(log, seat, [each for each, _ in starting], begun, now)
                 self._starting.setdefault(log, []).extend((seat.serial, *each) for each in starting)
@@ -241,7 +234,7 @@ class InstanceMachine(ConsumerMachine):
             for holding in some:
                 for index, count in holding.open_at(RUNS):
                     holding.stages[index : index + count] = bytes((SAID,)) * count
-                    begun += _begun(holding, index, count)
+                    begun += begun_of(holding, index, count)
             if begun:
                 asks += self._say(log, seat, some, begun, now)
         return asks
@@ -339,48 +332,6 @@ class InstanceMachine(ConsumerMachine):
         super()._forget_told(seat)
         for _, holding, _ in self._starting.pop(seat.exchange.log, []):
             holding.begun = holding.started
-
-
-def _begun(holding: RequestHolding, index: int, count: int, *, once: bool = False) -> list[Begun]:
-    run = Run(holding.offset, holding.first + index, count)
-    return [Begun(*each, once) for each in holding.leases_of(run)]
-
-
-def _alike(
-    answers: Mapping[int, HandlerResult], first: int, stop: int, most: int
-) -> tuple[HandlerResult, list[bytes], int]:
-    """How a request has ended, the values of those behind it that have ended alike, and what all
-    of them take in a message that has room for so many bytes."""
-    result, size = _fitting(answers[first], most)
-    more: list[bytes] = []
-    state, silent, room = result.state, result.silent, min(most, ALIKE_BYTES) - size
-    if result.text:
-        return result, more, size
-    for index in range(first + 1, stop):
-        other = answers[index]
-        room -= ANSWER_OVERHEAD_BYTES + len(other.value)
-        if room < 0 or other.state is not state or other.silent is not silent or other.text:
-            break
-        more.append(other.value)
-        size += ANSWER_OVERHEAD_BYTES + len(other.value)
-    return result, more, size
-
-
-def _fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:
-    """A result as far as one message of so many bytes has room for it, and what it takes there."""
-    text = result.text.encode() if result.text else b""
-    size = ANSWER_OVERHEAD_BYTES + len(result.value) + len(text)
-    if size <= most:
-        return result, size
-    if result.value:
-        told = (
-            f"its response has {len(result.value)} bytes, and an answer to this exchange of its "
-            f"queue has at most {most}"
-        )
-        failed = HandlerResult(RequestState.FAILED, text=told, silent=result.silent)
-        return failed, ANSWER_OVERHEAD_BYTES + len(told)
-    cut = text[: most - ANSWER_OVERHEAD_BYTES].decode(errors="ignore")
-    return msgspec.structs.replace(result, text=cut), most
 
 
 def _holding_of(seat: Seat, lease: int) -> Holding | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
@@ -10,8 +11,14 @@ import msgspec
 from roq.client.consume.holding import LOST, OPEN, Holding
 from roq.log.leases import runs_of
 from roq.model import LogId
-from roq.protocol.requesting import RequestState
+from roq.protocol.consuming import Run
+from roq.protocol.requesting import Begun, RequestState
 from roq.read.message import Batch
+
+ANSWER_OVERHEAD_BYTES: Final = 64
+"""For what an answer has beside its value and its text."""
+ALIKE_BYTES: Final = 64 * 1024
+"""Values that are told, and kept, together: what is not fetched keeps the others."""
 
 WAITING: Final = 1
 """Of a request that is to run: no handler has it."""
@@ -67,3 +74,46 @@ class RequestHolding(Holding):
         """Which of those that have not ended are so far: index of the first, and how many."""
         both = enumerate(zip(self.states, self.stages, strict=True))
         return runs_of(sum(1 << at for at, each in both if each == (OPEN, stage)))
+
+
+def begun_of(holding: RequestHolding, index: int, count: int, *, once: bool = False) -> list[Begun]:
+    """What is told of these that begin: index of the first, and how many."""
+    run = Run(holding.offset, holding.first + index, count)
+    return [Begun(*each, once) for each in holding.leases_of(run)]
+
+
+def alike(
+    answers: Mapping[int, HandlerResult], first: int, stop: int, most: int
+) -> tuple[HandlerResult, list[bytes], int]:
+    """How a request has ended, the values of those behind it that have ended alike, and what all
+    of them take in a message that has room for so many bytes."""
+    result, size = fitting(answers[first], most)
+    more: list[bytes] = []
+    state, silent, room = result.state, result.silent, min(most, ALIKE_BYTES) - size
+    if result.text:
+        return result, more, size
+    for index in range(first + 1, stop):
+        other = answers[index]
+        room -= ANSWER_OVERHEAD_BYTES + len(other.value)
+        if room < 0 or other.state is not state or other.silent is not silent or other.text:
+            break
+        more.append(other.value)
+        size += ANSWER_OVERHEAD_BYTES + len(other.value)
+    return result, more, size
+
+
+def fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:
+    """A result as far as one message of so many bytes has room for it, and what it takes there."""
+    text = result.text.encode() if result.text else b""
+    size = ANSWER_OVERHEAD_BYTES + len(result.value) + len(text)
+    if size <= most:
+        return result, size
+    if result.value:
+        told = (
+            f"its response has {len(result.value)} bytes, and an answer to this exchange of its "
+            f"queue has at most {most}"
+        )
+        failed = HandlerResult(RequestState.FAILED, text=told, silent=result.silent)
+        return failed, ANSWER_OVERHEAD_BYTES + len(told)
+    cut = text[: most - ANSWER_OVERHEAD_BYTES].decode(errors="ignore")
+    return msgspec.structs.replace(result, text=cut), most

@@ -54,12 +54,20 @@ def test_an_answer_has_a_text_of_bounded_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["send_attempts", "send_wait", "run_attempts", "confirm_within", "result_within"]
+    "field",
+    ["send_attempts", "send_wait", "run_attempts", "confirm_within", "reply_wait", "result_within"],
 )
 def test_settings_have_bounds(field: str) -> None:
     for value in (0, -1, 1e9):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({field: value}, ServiceSettings)
+
+
+def test_no_attempt_to_reply_is_a_setting() -> None:
+    assert msgspec.convert({"reply_attempts": 0}, ServiceSettings).reply_attempts == 0
+    for value in (-1, 101):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert({"reply_attempts": value}, ServiceSettings)
 
 
 def test_an_instance_has_time_to_confirm() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.consume.holding import ACKED, KEPT, LOST, OPEN, ORPHAN, RETURNED, TOLD
+from roq.client.consume.holding import ACKED, KEPT, LOST, OPEN, RETURNED, STRANDED, TOLD
 from roq.client.consume.seat import Seat, SeatPhase
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request import homeless
@@ -89,8 +89,8 @@ def test_only_what_runs_or_is_answered_and_will_be_sent_once_more_is_an_orphan()
     stages = [RUNS, SAID, WAITING, 0, RUNS, RUNS, RUNS, RUNS, SAID, SAID, SAID]
     holding.states[:], holding.stages[:] = bytes(states), bytes(stages)
     assert answers.lose(holding) == 2, "those are settled, and resolved by that"
-    orphans = [index for index, state in enumerate(holding.states) if state == ORPHAN]
-    assert orphans == [0, 1, 7, 8]
+    stranded = [index for index, state in enumerate(holding.states) if state == STRANDED]
+    assert stranded == [0, 1, 7, 8]
     assert not holding.is_lost(0, 2), "its handler is not told to end"
     holding.lose(range(11))
     assert [index for index, state in enumerate(holding.states) if state == LOST] == [

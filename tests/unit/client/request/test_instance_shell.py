@@ -390,7 +390,7 @@ def test_who_drains_gives_back_what_waits_at_once() -> None:
     assert script.withdrawn == [script.ran[0][0]]
 
 
-class Orphan:
+class Stranded:
     """A request at offset 1 runs as its exchange is gone; the queue has another one."""
 
     def __init__(self, count: int = 1) -> None:
@@ -419,17 +419,17 @@ class Orphan:
 
 
 def test_what_ends_when_its_exchange_is_gone_is_offered_before_there_is_room_for_more() -> None:
-    orphan = Orphan()
-    assert not orphan.holding.is_lost(0, 1)
-    orphan.ends()
-    orphan.look()
-    assert [each[0] for each in orphan.script.sent] == [HOMELESS]
-    assert orphan.script.shell.unsettled == 1, "who closes waits a little for that"
-    ((told,),) = [each.answers for each in orphan.offered()]
-    orphan.script.come([HOMELESS, requesting.encode(Homes(1, [told.token], [], 4, 1.0))])
-    orphan.script.shell._tick()
-    assert orphan.script.homeless == (1, 0)
-    assert orphan.script.shell.unsettled == 0
+    stranded = Stranded()
+    assert not stranded.holding.is_lost(0, 1)
+    stranded.ends()
+    stranded.look()
+    assert [each[0] for each in stranded.script.sent] == [HOMELESS]
+    assert stranded.script.shell.unsettled == 1, "who closes waits a little for that"
+    ((told,),) = [each.answers for each in stranded.offered()]
+    stranded.script.come([HOMELESS, requesting.encode(Homes(1, [told.token], [], 4, 1.0))])
+    stranded.script.shell._tick()
+    assert stranded.script.homeless == (1, 0)
+    assert stranded.script.shell.unsettled == 0
 
 
 def test_what_was_answered_and_not_confirmed_is_offered_when_its_exchange_is_gone() -> None:
@@ -468,87 +468,87 @@ def test_what_ended_as_its_exchange_was_left_is_offered_as_well(
 
 
 def test_a_request_that_runs_here_already_is_not_run_again_and_gets_that_answer() -> None:
-    orphan = Orphan()
-    orphan.come_again()
-    assert orphan.script.ran == []
-    orphan.script.shell._tick()
-    assert orphan.script.begun() == [Begun(7, 0, 1)], "it is said to run"
-    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
-    orphan.look()
-    (done,) = [each for each in orphan.script.sent if each[0] == DONE]
+    stranded = Stranded()
+    stranded.come_again()
+    assert stranded.script.ran == []
+    stranded.script.shell._tick()
+    assert stranded.script.begun() == [Begun(7, 0, 1)], "it is said to run"
+    stranded.ends(HandlerResult(RequestState.DONE, b"v"))
+    stranded.look()
+    (done,) = [each for each in stranded.script.sent if each[0] == DONE]
     (told,) = consuming.decode(done[1], Done).answers
     assert (told.lease, told.value) == (7, b"v")
-    assert orphan.offered() == []
-    assert orphan.script.homeless == (1, 0)
+    assert stranded.offered() == []
+    assert stranded.script.homeless == (1, 0)
 
 
 def test_a_request_that_was_answered_here_is_answered_when_it_comes_and_others_run() -> None:
-    orphan = Orphan()
-    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
-    orphan.offered()
-    orphan.script.come(orphan.script.leased(7, 3, before=[None, 1, None]))
-    assert [index for _, index in orphan.script.ran] == [0, 2]
-    orphan.look()
-    (done,) = [each for each in orphan.script.sent if each[0] == DONE]
+    stranded = Stranded()
+    stranded.ends(HandlerResult(RequestState.DONE, b"v"))
+    stranded.offered()
+    stranded.script.come(stranded.script.leased(7, 3, before=[None, 1, None]))
+    assert [index for _, index in stranded.script.ran] == [0, 2]
+    stranded.look()
+    (done,) = [each for each in stranded.script.sent if each[0] == DONE]
     (told,) = consuming.decode(done[1], Done).answers
     assert (told.lease, told.index, told.value) == (7, 1, b"v")
 
 
 def test_what_is_to_be_run_again_runs_where_it_was_sent_once_more() -> None:
-    orphan = Orphan()
-    orphan.come_again()
-    orphan.script.shell.give_back(*orphan.running.pop(0), Settlement(reason="Timeout"))
-    orphan.look()
-    ((holding, index),) = orphan.script.ran
+    stranded = Stranded()
+    stranded.come_again()
+    stranded.script.shell.give_back(*stranded.running.pop(0), Settlement(reason="Timeout"))
+    stranded.look()
+    ((holding, index),) = stranded.script.ran
     assert (holding.number, index) == (7, 0)
-    orphan.script.answer()
-    assert orphan.script.look() == [1]
+    stranded.script.answer()
+    assert stranded.script.look() == [1]
 
 
 def test_when_the_second_exchange_is_gone_as_well_the_answer_goes_to_the_third() -> None:
-    orphan = Orphan()
-    orphan.come_again()
-    orphan.script.move()
-    orphan.script.sent.clear()
-    orphan.ends(HandlerResult(RequestState.DONE, b"v"))
-    ((told,),) = [each.answers for each in orphan.offered()]
+    stranded = Stranded()
+    stranded.come_again()
+    stranded.script.move()
+    stranded.script.sent.clear()
+    stranded.ends(HandlerResult(RequestState.DONE, b"v"))
+    ((told,),) = [each.answers for each in stranded.offered()]
     assert told.value == b"v"
 
 
 def test_when_the_second_exchange_is_gone_as_well_what_is_to_be_run_again_runs_at_the_third() -> (
     None
 ):
-    orphan = Orphan()
-    orphan.come_again()
-    orphan.script.move()
-    script = orphan.script
+    stranded = Stranded()
+    stranded.come_again()
+    stranded.script.move()
+    script = stranded.script
     script.come(script.leased(9, 1, before=[7]))
     assert script.ran == [], "it waits for the one that waits"
-    script.shell.give_back(*orphan.running.pop(0), Settlement(reason="Timeout"))
-    orphan.look()
+    script.shell.give_back(*stranded.running.pop(0), Settlement(reason="Timeout"))
+    stranded.look()
     ((holding, _),) = script.ran
     assert holding.number == 9
 
 
 def test_what_was_cancelled_meanwhile_takes_the_answer_of_nobody() -> None:
-    orphan = Orphan()
-    orphan.come_again()
+    stranded = Stranded()
+    stranded.come_again()
     told = requesting.encode(Revoked([(7, 0)]))
-    orphan.script.come([REVOKED, told])
-    orphan.ends()
-    assert orphan.offered() == []
-    assert orphan.script.look() == []
+    stranded.script.come([REVOKED, told])
+    stranded.ends()
+    assert stranded.offered() == []
+    assert stranded.script.look() == []
 
 
 def test_that_answers_were_dropped_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    orphan = Orphan(2)
-    orphan.ends()
-    orphan.ends()
-    ((one, other),) = [each.answers for each in orphan.offered()]
+    stranded = Stranded(2)
+    stranded.ends()
+    stranded.ends()
+    ((one, other),) = [each.answers for each in stranded.offered()]
     outdated = Homes(1, [], [one.token, other.token], 4, 1.0)
-    orphan.script.come([HOMELESS, requesting.encode(outdated)])
+    stranded.script.come([HOMELESS, requesting.encode(outdated)])
     for _ in range(3):
-        orphan.script.shell._tick()
-    assert orphan.script.homeless == (0, 2)
+        stranded.script.shell._tick()
+    assert stranded.script.homeless == (0, 2)
     (record,) = caplog.records
     assert record.getMessage().startswith("2 answers of service s were dropped")
