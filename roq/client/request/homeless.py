@@ -153,7 +153,7 @@ class HomelessAnswers:
                 self.dropped += 1
             elif places:
                 kept.tries += 1
-                kept.due = now + self.settings.reply_wait
+                kept.due = min(now + self.settings.reply_wait, kept.until)
                 offered.append(kept)
         self.any = bool(self._kept or self._running)
         return [ask for seat in places for ask in self._offer(seat, offered)]

@@ -298,8 +298,9 @@ class InstanceShell(ConsumerShell):
         if homeless.dropped > self._dropped:
             self._limited.warning(
                 "homeless", now,
-                "%d answers of service %s were dropped so far: their exchanges are gone, and no "
-                "other one has such a request, or another instance has begun with it there",
+                "%d answers of service %s were dropped so far: their exchanges are gone, and at no "
+                "other one somebody waits for them: the requester has the answer already, or is "
+                "gone, or another instance has begun with the request",
                 homeless.dropped, self._service, event="homeless",
             )  # fmt: skip
             self._dropped = homeless.dropped

@@ -130,6 +130,16 @@ def test_as_long_as_no_exchange_is_there_no_attempt_is_counted_but_the_time_of_a
     assert (answers.count, answers.dropped) == (0, 3)
 
 
+def test_no_exchange_can_have_an_answer_kept_for_longer_than_its_request_may_take() -> None:
+    answers = HomelessAnswers()
+    answers.settings = ServiceSettings(result_within=5.0)
+    kept(answers)
+    answers.told(Homes(1, [], [], 1 << 62, 1e18))
+    assert len(answers.offers([seat()], 0.0)) == 1
+    assert answers.offers([seat()], 5.0) == []
+    assert (answers.count, answers.dropped) == (0, 1)
+
+
 def test_what_is_taken_or_outdated_is_offered_no_more() -> None:
     answers = HomelessAnswers()
     tokens = [kept(answers, payload=request(number)) for number in range(3)]
