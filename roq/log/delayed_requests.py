@@ -111,12 +111,13 @@ class DelayedRequests:
         self.keeper: Keeper | None = None
         self.since = 0
         self.former = FormerNames()
+        self._tokens = self.former.tokens
         self._named: dict[Position, tuple[Position, bytes]] = {}
         """By where they are: as what they are known, and who has made them."""
         self._where: dict[Position, Position] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._named or self.former.tokens)
+        return bool(self._named or self._tokens)
 
     def clear(self) -> None:
         """None is open."""
@@ -129,7 +130,7 @@ class DelayedRequests:
         again: list[Position] = []
         data = cast("bytes", batch)  # it may be a message as it was received
         ext, link = _HEADER.unpack_from(data)
-        if link and not (ext and read_sent_again(memoryview(data)[HEADER_BYTES:][:ext])):
+        if link and not (ext and read_sent_again(data, HEADER_BYTES, HEADER_BYTES + ext)):
             return again
         try:
             header = read_header(data)
@@ -185,7 +186,7 @@ class DelayedRequests:
     def ended(self, position: Position) -> tuple[Position, bytes] | None:
         """The request that is here is open no more: as what it was known, and who has made it;
         None: it was not delayed."""
-        if self.former.tokens:
+        if self._tokens:
             self.former.ended(position)
         if not self._named:
             return None

@@ -12,8 +12,9 @@ has such a thing:
   handed to a consumer group any more.
 * KEYS (6): 4 bytes for each of its keys, the low half of XXH3-64 of the key as UTF-8, for indexes
   of keys. Not if there are more than 4,000: then the keys themselves are looked at.
-* SENT_AGAIN (7), no bytes: some messages are requests that were sent once more. What they were
-  known as before stands in their attributes (`roq.protocol.homeless`), which the exchange reads.
+* SENT_AGAIN (7), no bytes, and the last record: some messages are requests that were sent once
+  more. What they were known as before stands in their attributes (`roq.protocol.homeless`), which
+  the exchange reads.
 
 What is longer than a record may be (255 bytes) goes on in the next record of its kind. A column of
 a single byte stands for all messages of the batch.
@@ -22,7 +23,7 @@ a single byte stands for all messages of the batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from struct import pack, unpack
+from struct import Struct, pack, unpack
 from typing import Final
 
 import xxhash
@@ -41,6 +42,8 @@ PRIORITY_MAX: Final = 9
 COLUMN_MAX: Final = 20_000
 """Messages of a batch: two columns and the rest fit into an extension area of 64 KiB."""
 
+_LAST: Final = Struct("<H")
+"""Kind and length of a record, if it has no bytes."""
 _RECORD_MAX: Final = 255
 _TAG_BITS: Final = 64
 _TAGS_BYTES: Final = 8
@@ -106,9 +109,15 @@ def pack_sent_again() -> bytes:
     return bytes((SENT_AGAIN, 0))
 
 
-def read_sent_again(area: bytes | memoryview) -> bool:
-    """Whether a batch says that."""
-    return bool(_records(area, SENT_AGAIN))
+def read_sent_again(batch: bytes | memoryview, begin: int, end: int) -> bool:
+    """Whether a batch says that.
+
+    Args:
+        begin, end: where its extension area is.
+    """
+    if _LAST.unpack_from(batch, end - _LAST.size)[0] != SENT_AGAIN:  # as nearly always
+        return False
+    return bool(_records(memoryview(batch)[begin:end], SENT_AGAIN))
 
 
 def read_lifetime(area: bytes | memoryview) -> int:

@@ -51,7 +51,7 @@ OVERHEAD_BYTES: Final = 96
 _ANSWERS: Final = frozenset({RequestState.DONE, RequestState.FAILED})
 
 
-class Held(NamedTuple):
+class HeldAt(NamedTuple):
     """A request, as its instance holds it."""
 
     holding: RequestHolding
@@ -85,14 +85,14 @@ class HomelessAnswers:
     def __init__(self) -> None:
         self.settings = ServiceSettings()
         self.adrift: deque[RequestHolding] = deque()
-        self.given_back: deque[Held] = deque()
-        self.inherited: list[tuple[Held, HandlerResult]] = []
-        self.disinherited: list[Held] = []
+        self.given_back: deque[HeldAt] = deque()
+        self.inherited: list[tuple[HeldAt, HandlerResult]] = []
+        self.disinherited: list[HeldAt] = []
         self.any = False
         self.taken = self.dropped = 0
         self._kept: dict[bytes, _Kept] = {}
         """By token (`roq.protocol.homeless`)."""
-        self._running: dict[bytes, Held | None] = {}
+        self._running: dict[bytes, HeldAt | None] = {}
         """By token: what runs here though its exchange is gone, and its heir."""
         self._bytes = 0
         self._serial = 0
@@ -131,7 +131,7 @@ class HomelessAnswers:
                 self.taken += 1
                 return HandlerResult(kept.answer.state, kept.answer.value, kept.answer.text)
             if token in self._running and self._running[token] is None:
-                self._running[token] = Held(holding, at)
+                self._running[token] = HeldAt(holding, at)
                 return True
         return False
 

@@ -18,7 +18,7 @@ from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
-from roq.client.request.homeless import Held
+from roq.client.request.homeless import HeldAt
 from roq.client.request.instance import InstanceMachine
 from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.errors import Closed, RoQError
@@ -144,7 +144,7 @@ class InstanceShell(ConsumerShell):
             self.settle(holding, index, 1, verdict)
         finally:
             if holding.lost:
-                self._instance.homeless.given_back.append(Held(holding, index))
+                self._instance.homeless.given_back.append(HeldAt(holding, index))
                 self._offer_soon()
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
@@ -293,7 +293,7 @@ class InstanceShell(ConsumerShell):
             if holding.is_open(at):
                 self._run_some(holding, range(at, at + 1), self._given)
             elif holding.lost:  # its own exchange is gone, and it may have an heir
-                homeless.given_back.append(Held(holding, at))
+                homeless.given_back.append(HeldAt(holding, at))
                 self._offer_soon()
         if homeless.dropped > self._dropped:
             self._limited.warning(

@@ -8,7 +8,7 @@ from roq.client.consume.holding import ACKED, KEPT, LOST, OPEN, RETURNED, STRAND
 from roq.client.consume.seat import Seat, SeatPhase
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request import homeless
-from roq.client.request.homeless import Held, HomelessAnswers
+from roq.client.request.homeless import HeldAt, HomelessAnswers
 from roq.client.request.request_holding import RUNS, SAID, WAITING, HandlerResult, RequestHolding
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import requesting
@@ -220,7 +220,7 @@ def test_a_request_that_runs_here_is_waited_for_by_one_heir() -> None:
     assert answers.adopt(again, 0) is False, "it has one"
     answer(answers, holding, 0, b"v")
     assert answers.offers([seat()], 0.0) == []
-    assert answers.inherited == [(Held(again, 0), HandlerResult(RequestState.DONE, b"v"))]
+    assert answers.inherited == [(HeldAt(again, 0), HandlerResult(RequestState.DONE, b"v"))]
     assert answers.count == 0
 
 
@@ -235,9 +235,9 @@ def test_what_has_no_answer_leaves_its_heir_to_run(*, late: bool) -> None:
         holding.answers[0] = HandlerResult(RequestState.LATE)
         answers.adrift.append(holding)
     else:
-        answers.given_back.append(Held(holding, 0))
+        answers.given_back.append(HeldAt(holding, 0))
     answers.offers([seat()], 0.0)
-    assert answers.disinherited == [Held(again, 0)]
+    assert answers.disinherited == [HeldAt(again, 0)]
     assert not answers.any
 
 
