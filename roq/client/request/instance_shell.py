@@ -281,12 +281,14 @@ class InstanceShell(ConsumerShell):
     def _offer(self) -> None:
         """Offer answers whose exchange is gone to others, and give them to their heirs."""
         homeless, now = self._instance.homeless, self._engine.reactor.now()
+        if self._closed:
+            return
         self._perform(self._instance.offer(now))
         inherited, homeless.inherited = homeless.inherited, []
         for (holding, at), result in inherited:
-            homeless.taken += 1
             with suppress(RoQError):  # it is not wanted any more
                 self.answer(holding, at, [result])
+                homeless.taken += not holding.lost  # else its own exchange is gone as well
         disinherited, homeless.disinherited = homeless.disinherited, []
         for holding, at in disinherited:
             holding.stages[at] = 0

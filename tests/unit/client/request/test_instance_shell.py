@@ -513,6 +513,7 @@ def test_when_the_second_exchange_is_gone_as_well_the_answer_goes_to_the_third()
     stranded.ends(HandlerResult(RequestState.DONE, b"v"))
     ((told,),) = [each.answers for each in stranded.offered()]
     assert told.value == b"v"
+    assert stranded.script.homeless == (0, 0), "nobody has it yet"
 
 
 def test_when_the_second_exchange_is_gone_as_well_what_is_to_be_run_again_runs_at_the_third() -> (
@@ -538,6 +539,13 @@ def test_what_was_cancelled_meanwhile_takes_the_answer_of_nobody() -> None:
     stranded.ends()
     assert stranded.offered() == []
     assert stranded.script.look() == []
+
+
+def test_who_is_closed_offers_nothing_more() -> None:
+    stranded = Stranded()
+    stranded.ends()
+    stranded.script.shell.close()
+    assert stranded.offered() == []
 
 
 def test_that_answers_were_dropped_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
