@@ -9,6 +9,7 @@
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
     │   ├── GroupNotFound  NoCapacity  StaleEpoch  NotLeader  InvalidRequest  OtherVersion  Busy
+    │   ├── LogMissing            a log is not on its host, so its exchange is not started
     │   └── RegistryAway          the registry is away, so a change is refused: nothing was begun
     │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed
@@ -140,6 +141,12 @@ class Busy(RequestError):
     """Too much is under way; nothing was begun, and the same request may be repeated later."""
 
     code = "busy"
+
+
+class LogMissing(RequestError):
+    """The log of an exchange is not on its host at the moment; it is not started without it."""
+
+    code = "log_missing"
 
 
 class StaleEpoch(RequestError):

@@ -381,4 +381,5 @@ def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:
         keep_us=limits.log_seconds * 1_000_000,
         now_us=now_us,
         ahead=spec.ahead,
+        has_log=spec.has_log,
     )

@@ -14,7 +14,7 @@ from typing import Final
 from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
 from roq.errors import ConfigError, InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
-from roq.hcm.events import Asked, Peer
+from roq.hcm.events import Asked, Peer, Reply
 from roq.machine import Transitions
 from roq.model import (
     ASYNC,
@@ -29,10 +29,7 @@ from roq.model import (
     host_epoch,
     is_address,
 )
-from roq.protocol.control import (
-    StartExchange,
-    StartMonitor,
-)
+from roq.protocol.control import Answer, Done, StartExchange, StartMonitor, failure
 from roq.protocol.reports import ChildInfo
 
 MONITOR: Final = "monitor"
@@ -86,6 +83,7 @@ STATES: Final = Transitions(
     },
     end={
         State.STARTING: "its process has ended before it ever ran",
+        State.RESTARTING: "its log is not there any more",
         State.FAILED: "it never ran, and its process has ended",
         State.STOPPING: "its process has ended",
     },
@@ -108,6 +106,7 @@ class Child:
     Attributes:
         monitor: of an exchange: where its monitor is.
         durability: of an exchange: `none`; `async`, `flush`: its log is on the disk of this host.
+        has_log: it has had a log there: no process of it is started where there is none.
         erase: its log goes with it.
         spares: but not if it has ever held something.
         cluster: identity of the cluster that has asked for it, as far as that is known.
@@ -135,6 +134,7 @@ class Child:
     history: CrashHistory
     monitor: str = ""
     durability: str = VOLATILE
+    has_log: bool = False
     erase: bool = False
     spares: bool = False
     cluster: str = ""
@@ -455,6 +455,10 @@ def port_of(endpoint: str) -> int | None:
 # Those who wait until children are gone.
 
 
+LOGS: Final = ""
+"""Among the children that are left: logs of those that do not run here."""
+
+
 @dataclass(slots=True)
 class Stop:
     """One request to stop something: answered when nothing of it is left, as in `Done`."""
@@ -464,6 +468,15 @@ class Stop:
     left: set[str]
     deadline: float
     no_log_since: int = 0
+    problem: str = ""
+    """Why a log that was to go stays, in a sentence."""
+
+    def reply(self) -> Reply:
+        """The answer, when nothing is left."""
+        if self.problem:
+            message: Answer = failure(self.request_id, self.problem, RequestError.code)
+            return Reply(self.peer, message)
+        return Reply(self.peer, Done(id=self.request_id, no_log_since=self.no_log_since))
 
 
 class Stops:
@@ -479,14 +492,29 @@ class Stops:
         """Wait for these children."""
         self._stops.append(stop)
 
-    def get(self, asked: Asked) -> Stop | None:
-        """This request, if it is not answered yet."""
-        return next((each for each in self._stops if (each.peer, each.request_id) == asked), None)
+    def erased(self, asked: Asked, no_log_since: int, problem: str) -> list[Stop]:
+        """The logs were removed of which this request has asked; gives what is complete now."""
+        mine = (each for each in self._stops if (each.peer, each.request_id) == asked)
+        stop = next((each for each in mine if LOGS in each.left), None)
+        if stop is not None:
+            stop.no_log_since, stop.problem = no_log_since, stop.problem or problem
+            stop.left.discard(LOGS)
+        return self._take_complete()
 
-    def gone(self, child: str) -> list[Stop]:
-        """A child is gone; gives the requests that are complete now."""
+    def gone(self, child: str, problem: str = "") -> list[Stop]:
+        """A child is gone; gives the requests that are complete now.
+
+        Args:
+            child: its name.
+            problem: why its log stays, though it was to go; empty: it does not.
+        """
         for stop in self._stops:
+            if child in stop.left:
+                stop.problem = stop.problem or problem
             stop.left.discard(child)
+        return self._take_complete()
+
+    def _take_complete(self) -> list[Stop]:
         complete = [stop for stop in self._stops if not stop.left]
         self._stops = [stop for stop in self._stops if stop.left]
         return complete

@@ -3,7 +3,7 @@
 Spawn               <->  Spawned | SpawnFailed
 Spawned or Adopted   ->  Exited, once, if it was not released before
 Probe               <->  Probed
-Erase with `asked`  <->  Erased
+Erase               <->  Erased
 ReportToLeader      <->  LeaderAnswered | LeaderLost
 """
 
@@ -91,11 +91,16 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class SpawnFailed:
-    """The system has refused to start the process."""
+    """The system has refused to start the process.
+
+    Attributes:
+        no_log: the log is not there that it has had; that is the reason.
+    """
 
     child: str
     epoch: int
     reason: str
+    no_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +143,17 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Logs were to be removed; whether there were any."""
+    """Logs were to be removed.
 
-    asked: Asked
+    Attributes:
+        erase: what was asked for.
+        found: there were any.
+        problem: why some of them stay, in a sentence; empty: none does.
+    """
+
+    erase: Erase
     found: bool
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +303,8 @@ class Erase:
     queue that do not run (`number` -1); with `empty`, those alone that never held anything.
 
     Attributes:
-        asked: who is told whether there were any; None: nobody.
+        asked: who is told what became of them; None: who waits for the end of their exchange.
+        here: there are others of these, of which the exchanges are children here.
     """
 
     queue: str
@@ -299,6 +312,7 @@ class Erase:
     number: int
     empty: bool = False
     asked: Asked | None = None
+    here: bool = False
 
 
 @dataclass(frozen=True, slots=True)

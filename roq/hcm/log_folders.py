@@ -17,7 +17,7 @@ from typing import Final
 
 from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
-from roq.log.meta import read_meta
+from roq.log.meta import is_there, read_meta
 from roq.log.survey import holds_nothing
 from roq.model import exchange_name
 
@@ -45,15 +45,28 @@ class LogFolders:
         """Where the log of an exchange lies."""
         return self._folder / queue_id.hex() / exchange_name(number)
 
+    def lacks(self, queue_id: bytes, number: int) -> bool:
+        """Whether it is certain that the log of an exchange is not here."""
+        try:
+            names = os.listdir(self.path(queue_id, number))  # noqa: PTH208 - names are wanted
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False  # its process tells what is wrong
+        return not is_there(names)
+
     def numbers(self, queue_id: bytes) -> list[int]:
-        """The exchanges of a queue that have a log here."""
+        """The exchanges of a queue that have a log here.
+
+        Raises:
+            LogRefused: the disk does not tell.
+        """
         try:
             names = os.listdir(self._folder / queue_id.hex())  # noqa: PTH208 - names are wanted
         except FileNotFoundError:
             return []
         except OSError as error:
-            log.warning("%s", error, extra={"event": "file_stays"})
-            return []
+            raise LogRefused(f"logs stay: {error}") from error
         return sorted(int(each[1]) for each in map(_EXCHANGE.fullmatch, names) if each)
 
     def left(self) -> list[tuple[str, Path]]:
@@ -78,6 +91,9 @@ class LogFolders:
 
         Returns:
             Whether there was one.
+
+        Raises:
+            LogRefused: the disk refuses to remove it.
         """
         path = self.path(queue_id, number)
         mark = path.with_suffix(_LEFT)
@@ -97,8 +113,7 @@ class LogFolders:
         except FileNotFoundError:
             return False
         except OSError as error:
-            log.warning("%s stays: %s", path, error.strerror, extra={"event": "file_stays"})
-            return True
+            raise LogRefused(f"{path} stays: {error.strerror}") from error
         log.info("%s is removed", path, extra={"event": "log_removed"})
         self._remove_beside([gone], path.parent)
         return True
@@ -145,7 +160,7 @@ def _is_empty(path: Path) -> bool:
     try:
         with contextlib.closing(DiskFiles(path, read_only=True)) as files:
             return holds_nothing(files)
-    except LogRefused:
+    except (LogRefused, OSError):
         return False
 
 

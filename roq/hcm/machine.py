@@ -22,6 +22,7 @@ from roq.hcm.children import (
     ENDED,
     EVERYTHING,
     EXCHANGE,
+    LOGS,
     SUPERSEDED,
     Start,
     State,
@@ -36,7 +37,6 @@ from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
     Announce,
-    Asked,
     Effect,
     Erase,
     Erased,
@@ -193,8 +193,8 @@ class HostMachine:
                 return self._supervisor.handle(event, now)
             case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
                 return self._supervisor.handle(event, now)
-            case Erased(asked, found):
-                return self._erased(asked, found=found)
+            case Erased():
+                return self._erased(event)
             case LeaderAnswered() | LeaderLost():
                 return self._leader_said(event, now)
             case Measured(checks):
@@ -280,6 +280,7 @@ class HostMachine:
         if len(child.waiters) >= WAITERS_MAX:
             raise NoCapacity(f"{child.name} is being started for {WAITERS_MAX} others already")
         child.waiters.append(waiter)
+        child.has_log = child.has_log or (isinstance(message, StartExchange) and message.has_log)
         if child.state is State.FAILED:
             # Asked for again by a leader that knows better: it gets all its chances again.
             child.history = CrashHistory(self._settings.crashes)
@@ -293,35 +294,42 @@ class HostMachine:
         chosen = self._supervisor.children.select(message.queue, message.queue_id, message.number)
         whole = message.reason == "removed" and message.number == EVERYTHING
         effects: list[Effect] = [Forget(message.queue)] if whole else []
-        asked = None
+        left: set[str] = set()
         if message.erase:
             if message.queue_id and not any(child.number == message.number for child in chosen):
                 # One that is a child here has a log here.
                 here = any(child.role == EXCHANGE for child in chosen)
-                asked = None if here else (peer, message.id)
-                number = message.number
-                effects.append(Erase(message.queue, message.queue_id, number, message.empty, asked))
+                effects.append(
+                    Erase(
+                        message.queue, message.queue_id, message.number, message.empty,
+                        (peer, message.id), here=here,
+                    )
+                )  # fmt: skip
+                left.add(LOGS)
             for child in chosen:
                 child.erase, child.spares = child.role == EXCHANGE, message.empty
         for child in chosen:
             effects += self._supervisor.stop(child, message.reason, now)
-        left = {
-            child.name for child in chosen if self._supervisor.children.get(child.name) is child
+        left |= {
+            child.name
+            for child in chosen
+            if child.erase or self._supervisor.children.get(child.name) is child
         }
-        if not left:  # who has asked for logs is answered when they were looked for
-            return effects if asked else [*effects, Reply(peer, Done(id=message.id))]
+        if not left:
+            return [*effects, Reply(peer, Done(id=message.id))]
         deadline = now + self._settings.stop_seconds + CHILD_KILLED_SECONDS
         self._supervisor.stops.add(Stop(peer, message.id, left, deadline))
         return effects
 
-    def _erased(self, asked: Asked, *, found: bool) -> list[Effect]:
-        since = 0 if found else self._since if self._counted else HOST_EPOCH_MAX
-        stop = self._supervisor.stops.get(asked)
-        if stop is not None:  # the monitor of these exchanges is still here
-            stop.no_log_since = since
-            return []
-        peer, request_id = asked
-        return [Reply(peer, Done(id=request_id, no_log_since=since))]
+    def _erased(self, erased: Erased) -> list[Effect]:
+        erase, stops = erased.erase, self._supervisor.stops
+        if erase.asked is None:
+            complete = stops.gone(child_name(erase.queue, erase.number), erased.problem)
+        else:
+            young = self._since if self._counted else HOST_EPOCH_MAX
+            since = 0 if erased.found or erase.here else young
+            complete = stops.erased(erase.asked, since, erased.problem)
+        return [stop.reply() for stop in complete]
 
     def _child_report(self, peer: Peer, message: ChildReport, now: float) -> list[Effect]:
         told = message.child

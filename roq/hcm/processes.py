@@ -41,8 +41,18 @@ from roq.hcm.events import (
 )
 from roq.hcm.log_folders import LOGS, LogFolders
 from roq.hcm.records import ProcessRecord, Records, remove
+from roq.log.files import LogRefused
+from roq.model import exchange_name
 from roq.protocol.reports import Check
-from roq.protocol.spec import Command, End, MonitorSpec, Serve, Spec, encode_command
+from roq.protocol.spec import (
+    Command,
+    End,
+    ExchangeSpec,
+    MonitorSpec,
+    Serve,
+    Spec,
+    encode_command,
+)
 from roq.runtime import process, procfs
 from roq.runtime.reactor import Reactor
 
@@ -183,9 +193,12 @@ class Processes:
                 yield from self._erased(effect)
 
     def _erased(self, effect: Erase) -> Iterator[Erased]:
-        found = self.erase(effect.queue, effect.queue_id, effect.number, empty=effect.empty)
-        if effect.asked is not None:
-            yield Erased(effect.asked, found)
+        try:
+            found = self.erase(effect.queue, effect.queue_id, effect.number, empty=effect.empty)
+            yield Erased(effect, found)
+        except LogRefused as error:
+            log.warning("%s", error, extra={"event": "log_stays"})
+            yield Erased(effect, found=True, problem=str(error))
 
     def spawn(self, spec: Spec, *, alone: bool = False) -> Spawned | SpawnFailed:
         """Write the spec down and have a process serve it: a new one, or one of monitors with room.
@@ -193,6 +206,11 @@ class Processes:
         Args:
             alone: of a monitor: no others are in its process.
         """
+        if isinstance(spec, ExchangeSpec) and spec.log and spec.has_log:
+            number = spec.number
+            if self._logs.lacks(spec.queue_id, number):
+                why = f"the log of {exchange_name(number)} is not in {spec.log}"
+                return SpawnFailed(spec.child, spec.epoch, why, no_log=True)
         try:
             path = self._records.write_spec(spec)
             if not isinstance(spec, MonitorSpec):
@@ -290,13 +308,21 @@ class Processes:
 
         Returns:
             Whether there was any.
+
+        Raises:
+            LogRefused: the disk refuses to remove some.
         """
-        found = False
+        found, refused = False, []
         numbers = self._logs.numbers(queue_id) if number == EVERYTHING else [number]
         for each in numbers:
             child = child_name(queue, each)
             runs = child in self._running
-            found |= runs or self._logs.erase(child, queue_id, each, empty=empty)
+            try:
+                found |= runs or self._logs.erase(child, queue_id, each, empty=empty)
+            except LogRefused as error:
+                refused.append(str(error))
+        if refused:
+            raise LogRefused("; ".join(refused[:LEFT_MAX]))
         return found
 
     def logs_left(self) -> Check:

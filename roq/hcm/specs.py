@@ -86,6 +86,7 @@ def make_spec(child: Child, settings: Settings, cluster: str, avoid: list[int]) 
             host=settings.host,
             monitor=child.monitor,
             log="" if child.durability == VOLATILE else log_folder(settings.logs, child),
+            has_log=child.has_log,
             ahead=child.durability == ASYNC,
         )
     return MonitorSpec(
@@ -138,6 +139,7 @@ def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
         history=history,
         monitor=spec.monitor if isinstance(spec, ExchangeSpec) else "",
         durability=_durability(spec),
+        has_log=isinstance(spec, ExchangeSpec) and spec.has_log,
         state=State.STARTING,
         epoch=spec.epoch,
         alive=True,

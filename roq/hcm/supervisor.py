@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from roq.errors import NoCapacity, RegistryAway, RequestError
+from roq.errors import LogMissing, NoCapacity, RegistryAway, RequestError
 from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
@@ -48,11 +48,10 @@ from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
 from roq.hcm.specs import Settings, adopted_child, make_spec
 from roq.hcm.starts import Starts
-from roq.model import VOLATILE
+from roq.model import VOLATILE, exchange_name
 from roq.protocol.control import (
     UNAVAILABLE,
     ChildAck,
-    Done,
     Started,
     StartExchange,
     StartMonitor,
@@ -99,8 +98,8 @@ class Supervisor:
                 return self._adopt(spec, pid, ports, now)
             case Spawned(name, epoch, pid):
                 return self._spawned(name, epoch, pid, now)
-            case SpawnFailed(name, epoch, reason):
-                return self._refused(name, epoch, reason, now)
+            case SpawnFailed():
+                return self._refused(event, now)
             case Exited(name, epoch, status, last_line):
                 how = _ending(status, last_line)
                 return self._ended(name, epoch, how, now, by_itself=event.by_itself)
@@ -156,6 +155,7 @@ class Supervisor:
             monitor=message.monitor if isinstance(message, StartExchange) else "",
             cluster=message.cluster,
             durability=message.durability if isinstance(message, StartExchange) else VOLATILE,
+            has_log=isinstance(message, StartExchange) and message.has_log,
             restarted=isinstance(message, StartMonitor) and message.restarted,
         )
         self.children.add(child)
@@ -231,6 +231,7 @@ class Supervisor:
         """It has reported for the first time."""
         child.state = STATES.step(child.state, State.RUNNING)
         child.ran = True
+        child.has_log = child.durability != VOLATILE
         child.history.serves(now)
         self._starts.leave(child.name)
         self.processor.back(child.name)
@@ -289,15 +290,17 @@ class Supervisor:
             return self._give_up(child, how, now)
         return self._again(child, how, delay, now)
 
-    def _refused(self, name: str, epoch: int, reason: str, now: float) -> list[Effect]:
+    def _refused(self, refused: SpawnFailed, now: float) -> list[Effect]:
         """The system could not start its process."""
-        child = self.children.get(name)
-        if child is None or not child.alive or child.epoch != epoch:
+        child = self.children.get(refused.child)
+        if child is None or not child.alive or child.epoch != refused.epoch:
             return []
-        how = f"could not be started: {reason}"
+        how = f"could not be started: {refused.reason}"
         self._dead(child, now)
         if child.state is State.STOPPING:
             return self._gone(child, now)
+        if refused.no_log:
+            return self._without_log(child, refused.reason, now)
         delay = child.history.refused(now) if child.ran else None
         if delay is None:
             return self._give_up(child, how, now)
@@ -335,6 +338,16 @@ class Supervisor:
             return effects
         return effects + self._gone(child, now)
 
+    def _without_log(self, child: Child, reason: str, now: float) -> list[Effect]:
+        """Its log is not here, so whether it runs here is not this host's to decide any more."""
+        text = (
+            f"{reason} on host {self._settings.host}: mount the disk, or give it up by `roq "
+            f"exchange forget {child.queue} {exchange_name(child.number)}`"
+        )
+        effects: list[Effect] = [Note("log_missing", text, warning=True)]
+        effects += _failures(child.take_waiters(), text, LogMissing.code)
+        return effects + self._gone(child, now)
+
     def stop(self, child: Child, reason: str, now: float) -> list[Effect]:
         """It is not wanted any more; `reason` is for its clients."""
         if child.state is State.STOPPING:
@@ -360,12 +373,10 @@ class Supervisor:
             Note("child_gone", f"{child.name} is gone"),
             Discard(child.name, with_log=child.stop_reason == "removed"),
         ]
-        if child.erase:
+        if child.erase:  # who waits is answered when its log is gone, too
             effects.append(Erase(child.queue, child.queue_id, child.number, child.spares))
-        effects += [
-            Reply(stop.peer, Done(id=stop.request_id, no_log_since=stop.no_log_since))
-            for stop in self.stops.gone(child.name)
-        ]
+        else:
+            effects += [stop.reply() for stop in self.stops.gone(child.name)]
         if child.successor is not None:
             message, waiter = child.successor
             try:

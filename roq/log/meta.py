@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -28,11 +29,17 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Whose disk it lies on."""
 
 
-def claim_folder(files: Files, mine: Meta) -> Meta:
+def is_there(names: Iterable[str]) -> bool:
+    """Whether files of these names are a log, or what is left of one."""
+    return any(name == META or name.endswith(SEGMENT_SUFFIX) for name in names)
+
+
+def claim_folder(files: Files, mine: Meta, *, has_log: bool = False) -> Meta:
     """What the folder says of itself, after comparing it; a new folder is made to say it.
 
     Args:
         mine: what it says if it is this process that makes the log.
+        has_log: there was a log in it, and no other one is made.
 
     Raises:
         LogRefused: it belongs to another one, or cannot be read.
@@ -45,6 +52,8 @@ def claim_folder(files: Files, mine: Meta) -> Meta:
                 f"the folder holds segments of a log, but no {META}: it was copied in part. Copy "
                 f"it again, or move the segments elsewhere"
             )
+        if has_log:
+            raise LogRefused("there was a log, and it is not there: mount the disk that it is on")
         put_whole(files, META, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
         return mine
     found = read_meta(files)

@@ -85,6 +85,7 @@ class LogSettings:
         now_us: the wall clock, µs UTC.
         segment_bytes, segment_entries: a segment with more of these is complete.
         ahead: it commits what is written, and has it synced later.
+        has_log: there was a log in the folder, and no other one is made.
     """
 
     queue: bytes
@@ -101,6 +102,7 @@ class LogSettings:
     segment_bytes: int = SEGMENT_BYTES
     segment_entries: int = SEGMENT_ENTRIES
     ahead: bool = False
+    has_log: bool = False
 
 
 def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
@@ -114,7 +116,7 @@ def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
             cluster=settings.cluster, queue=settings.queue.hex(), exchange=settings.exchange,
             generation=settings.epoch, host=settings.host,
         )  # fmt: skip
-        meta = claim_folder(files, mine)
+        meta = claim_folder(files, mine, has_log=settings.has_log)
         return _Opening(files, settings, meta.generation).run()
     except OSError as error:
         raise LogRefused(

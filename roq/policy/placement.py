@@ -18,6 +18,8 @@ from roq.errors import HostNotFound, NoCapacity
 _CPU_STEP_PERCENT: Final = 10.0
 """Smaller differences of the processor load are noise."""
 _HOSTS_SHOWN: Final = 10
+LACKING: Final = "without a log that it should have"
+"""State of a host whose disk is not there: what is written there now is hidden when it is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ def demand(hosts: Iterable[HostLoad], host: str) -> str:
                 raise NoCapacity(
                     f"host {host} {reason}, so it gets nothing new: use another host, or "
                     f"`roq host uncordon {host}`"
+                )
+            if load.state == LACKING:
+                raise NoCapacity(
+                    f"host {host} {reason}, so it gets no other one: mount its disk, or give up "
+                    "what was there (`roq exchange forget`); `roq health` names it"
                 )
             if load.state != "live":
                 raise HostNotFound(f"host {host} {reason}: its host manager does not report")

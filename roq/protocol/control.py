@@ -305,6 +305,8 @@ class StartExchange(Control, frozen=True, kw_only=True, tag=3101):
     """As in `StartMonitor`."""
     durability: str = VOLATILE
     """Other than `none`: its log is on the disk of this host, and goes on where it ended."""
+    has_log: bool = False
+    """It has had a log there: it is not started where there is none (`log_missing`)."""
 
 
 class Started(Control, frozen=True, kw_only=True, tag=3600):

@@ -61,6 +61,8 @@ class ExchangeSpec(ChildSpec, frozen=True, kw_only=True, tag="exchange"):
     """Control address of the queue's monitor."""
     log: str = ""
     """Folder of its log; empty: it keeps its log in memory."""
+    has_log: bool = False
+    """It has had a log there, and does not begin another one."""
     ahead: bool = False
     """It acknowledges what is written to its log, and has it synced a moment later."""
 

@@ -16,6 +16,7 @@ from roq.exchange.disk_log import SYNC_SECONDS
 from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, write
 from roq.log.files import LogRefused
 from roq.log.log import Log
+from roq.log.meta import is_there
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
@@ -83,6 +84,10 @@ class Disk:
     def opened(self, path: str, log: SegmentLog[bytes]) -> None:
         """A process goes on with a log."""
         self._open[path] = log
+
+    def lacks(self, path: str) -> bool:
+        """Whether there is no log in a folder."""
+        return path not in self._folders or not is_there(self._folders[path].names())
 
     @property
     def logs(self) -> list[str]:
@@ -204,7 +209,7 @@ class DiskLog:
                 queue=spec.queue_id, exchange=spec.number, epoch=spec.epoch, cluster=spec.cluster,
                 host=spec.host, ring_bytes=limits.ring_bytes, topics_max=limits.topics,
                 topics_spare=spare_of(limits.topics), capacity_bytes=limits.log_bytes,
-                keep_us=limits.log_seconds * 1_000_000, now_us=now_us,
+                keep_us=limits.log_seconds * 1_000_000, now_us=now_us, has_log=spec.has_log,
                 segment_bytes=SEGMENT_BYTES, segment_entries=SEGMENT_ENTRIES, ahead=spec.ahead,
             ),
         )  # fmt: skip

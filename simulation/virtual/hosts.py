@@ -147,8 +147,11 @@ class Host:
 
     # --- for its manager --------------------------------------------------------------------------
 
-    def spawn(self, spec: MonitorSpec | ExchangeSpec) -> events.Spawned:
+    def spawn(self, spec: MonitorSpec | ExchangeSpec) -> events.Spawned | events.SpawnFailed:
         """Start the process of a child."""
+        if isinstance(spec, ExchangeSpec) and spec.has_log and self.disk.lacks(spec.log):
+            why = f"the log of x{spec.number} is not in {spec.log}"
+            return events.SpawnFailed(spec.child, spec.epoch, why, no_log=True)
         self._pids += 1
         pid, name = self._pids, spec.child
         process = Process(
@@ -306,10 +309,9 @@ class ManagerOfHost:
                 self._host.terminate(child)
             case events.Kill(child):
                 self._host.kill(child)
-            case events.Erase(_, queue_id, number, empty, asked):
+            case events.Erase(_, queue_id, number, empty):
                 found = self._host.erase(queue_id, number, empty=empty)
-                if asked is not None:
-                    self._driver.feed(events.Erased(asked, found))
+                self._driver.feed(events.Erased(effect, found))
             case events.ReportToLeader(endpoint, report):
                 self._managers.ask(
                     endpoint, report, ANSWER_SECONDS,

@@ -268,6 +268,37 @@ def test_a_queue_goes_on_without_a_lost_host_whose_log_comes_back_with_it() -> N
         assert client.describe("orders").reasons == []
 
 
+@pytest.mark.long
+def test_a_queue_goes_on_without_a_disk_that_is_not_mounted_and_with_it_when_it_is(
+    tmp_path: Path,
+) -> None:
+    logs, elsewhere = tmp_path / "host-127.0.0.2" / "logs", tmp_path / "elsewhere"
+    with cluster(hosts=2, data_dir=tmp_path) as running, running.connect() as client:
+        client.create_queue("orders", host="127.0.0.2", durability="flush")
+        with traffic(running, publishers=1) as load:
+            load.pause(0.5)
+            load.finish()
+    logs.rename(elsewhere)
+    with cluster(hosts=2, data_dir=tmp_path) as running, running.connect() as client:
+        assert until(lambda: states(client) == {"x1": "away", "x2": "running"})
+        advice = "mount the disk, or give it up by `roq exchange forget orders x1`"
+        (x1,) = (each for each in client.exchanges("orders") if each.name == "x1")
+        assert f"the log of x1 is not in {logs}" in x1.reason
+        assert advice in x1.reason
+        assert advice in health(running)
+        assert advice in (tmp_path / "log" / "host-127.0.0.2.log").read_text()
+        with traffic(running, publishers=1) as more:
+            more.pause(0.5)
+            assert not logs.exists(), "no other log was begun"
+            elsewhere.rename(logs)
+            assert until(lambda: states(client) == {"x1": "running", "x2": "running"}, 60)
+            more.finish()
+        with client.subscriber("orders", topic="", start="earliest", timeout=60) as subscriber:
+            for _ in range(load.published[0] + more.published[0]):
+                assert subscriber.receive(timeout=60) is not None
+        assert client.describe("orders").reasons == []
+
+
 def test_logs_that_were_removed_while_their_host_was_away_go_when_it_is_back() -> None:
     with cluster(hosts=2) as running, running.connect() as client:
         for name in ("gone", "made", "kept"):

@@ -67,6 +67,8 @@ class PaperHost:
     """By queue id and number: the epoch of the process that has made the log on its disk."""
     folder_since: int = 0
     """Host epoch since which its data.dir is in use, as far as it tells."""
+    log_stays: str = ""
+    """Why its disk removes no log."""
     up: bool = True
     """Whether its manager answers and reports."""
 
@@ -80,8 +82,9 @@ class PaperHost:
         self.asked.append(message)
         if type(message) in self.mute:
             return None
-        if type(message) in self.refuse:
-            return Failure(id=message.id, RESULT=1101, COMMENT="no room", CODE="no_capacity")
+        refused = self._refused(message)
+        if refused is not None:
+            return refused
         match message:
             case StartMonitor():
                 child = self.start(message.queue, message.queue_id, 0, message.base)
@@ -92,18 +95,39 @@ class PaperHost:
                 child = self.start(message.queue, message.queue_id, number, message.base)
                 return Started(id=message.id, child=child)
             case StopQueue():
-                for key, child in list(self.children.items()):
-                    same = message.queue_id in (b"", child.queue_id)
-                    if key[0] == message.queue and same and message.number in (-1, key[1]):
-                        del self.children[key]
+                self._end(message)
                 gone = self._erase(message) if message.erase else True
                 return Done(id=message.id, no_log_since=0 if gone else self.folder_since)
         raise AssertionError(message)
 
+    def _refused(self, message: Control) -> Failure | None:
+        if type(message) in self.refuse:
+            return Failure(id=message.id, RESULT=1101, COMMENT="no room", CODE="no_capacity")
+        match message:
+            case StartExchange(queue_id=queue_id, number=number, has_log=True):
+                if (queue_id, number) not in self.logs:
+                    text = f"the log of x{number} is not there: mount the disk"
+                    return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE="log_missing")
+            case StopQueue(erase=True) if self.log_stays and self._names(message):
+                self._end(message)
+                text = self.log_stays
+                return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE="failed")
+        return None
+
+    def _names(self, message: StopQueue) -> list[int]:
+        """The exchanges with logs here that it means."""
+        numbers = [number for queue_id, number in self.logs if queue_id == message.queue_id]
+        return [each for each in numbers if each and message.number in (-1, each)]
+
+    def _end(self, message: StopQueue) -> None:
+        for key, child in list(self.children.items()):
+            same = message.queue_id in (b"", child.queue_id)
+            if key[0] == message.queue and same and message.number in (-1, key[1]):
+                del self.children[key]
+
     def _erase(self, message: StopQueue) -> bool:
         """Whether there was a log that was to go."""
-        numbers = [number for queue_id, number in self.logs if queue_id == message.queue_id]
-        gone = [each for each in numbers if each and message.number in (-1, each)]
+        gone = self._names(message)
         for each in [] if message.empty else gone:
             del self.logs[message.queue_id, each]
         return bool(gone)

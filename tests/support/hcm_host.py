@@ -110,6 +110,8 @@ class Host:
         self.leader_epoch = self.counted = self.since = 0
         self.has_log = True
         """Whether there is a log where one is to be removed that does not run."""
+        self.log_stays = ""
+        """Why its disk does not remove it."""
         self.effects: list[Effect] = []
         self.processes: dict[str, Process] = {}
         self.remembered: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -118,6 +120,8 @@ class Host:
         self.announced: list[str] = []
         self.finished = False
         self.spawn_fails = ""
+        self.disk_is_there = True
+        """Whether logs that exchanges have had are."""
         self.obedient = True
         self.answers_leader = True
         self.drains = True
@@ -157,12 +161,13 @@ class Host:
     def start_exchange(self, number: int = 1, peer: str = "gcm", queue: str = "orders", *,
                        queue_id: bytes = QUEUE_ID, leader_epoch: int = 1,
                        monitor: str = "tcp://m:1", base: int = 0,
-                       durability: str = "none") -> list[Answer]:  # fmt: skip
+                       durability: str = "none",
+                       has_log: bool = False) -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StartExchange(id=2, queue=queue, queue_id=queue_id, number=number,
                           leader_epoch=leader_epoch, monitor=monitor, limits=Limits(), base=base,
-                          durability=durability),
+                          durability=durability, has_log=has_log),
         )  # fmt: skip
 
     def stop_queue(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = b"",
@@ -260,8 +265,8 @@ class Host:
                 self.remembered[child, self.processes[child].spec.epoch] = ports
             case RememberLeader(epoch):
                 self.leader_epoch = epoch
-            case Erase(_, _, _, _, asked) if asked is not None:
-                return [Erased(asked, self.has_log)]
+            case Erase():
+                return [Erased(effect, self.has_log, self.log_stays)]
             case RememberEpoch(epoch):
                 assert epoch > self.counted
                 self.counted = epoch
@@ -303,6 +308,9 @@ class Host:
         self.spawned.append(spec)
         if self.spawn_fails:
             return SpawnFailed(spec.child, spec.epoch, self.spawn_fails)
+        if isinstance(spec, ExchangeSpec) and spec.has_log and not self.disk_is_there:
+            why = f"the log of x{spec.number} is not in {spec.log}"
+            return SpawnFailed(spec.child, spec.epoch, why, no_log=True)
         pid = self._with_room() if isinstance(spec, MonitorSpec) and not alone else None
         if pid is None:
             self._pids += 1

@@ -12,6 +12,7 @@ from roq.errors import (
     REQUEST_ERRORS,
     ExchangeNotFound,
     InvalidRequest,
+    LogMissing,
     NoCapacity,
     NotEmpty,
     RequestError,
@@ -47,15 +48,7 @@ from roq.gcm.state.records import (
     transactions_path,
 )
 from roq.model import ElasticRules, QueueState, exchange_name
-from roq.protocol.control import (
-    Done,
-    Emptied,
-    Empty,
-    Failure,
-    ScaledOut,
-    ScaleIn,
-    ScaleOut,
-)
+from roq.protocol.control import Done, Emptied, Empty, Failure, ScaledOut, ScaleIn, ScaleOut
 from roq.protocol.public import CreateExchange, RemoveExchange
 from roq.protocol.public_answers import done
 from roq.timing import EMPTYING_ASKS_SECONDS
@@ -99,7 +92,8 @@ class ExchangeSagas:
             for each in (queue.record.exchanges if queue.record.durable else ())
             if each.here and not queue.epoch(each.number)
         }
-        host = self._steps.place(host, exchange_hosts(queue), avoid=begun)
+        durable = queue.record.durable
+        host = self._steps.place(host, exchange_hosts(queue), avoid=begun, durable=durable)
         if host in begun:
             raise RequestError(
                 f"{begun[host]} of queue {queue.name!r} was begun on host {host} before, and does "
@@ -152,6 +146,7 @@ class ExchangeSagas:
         if begun is not None:
             self._steps.hosts.demand(begun.host)
             yield Admit(begun.host)
+            queue.refused.discard(begun.number)
             exchange = begun
         else:
             exchange = yield from self._define(queue, transaction, place, origin, replaces)
@@ -232,6 +227,7 @@ class ExchangeSagas:
 
     def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
         number = exchange.number
+        queue.refused.add(number)
         try:
             # That nobody has heard of it does not prove that it took nothing.
             yield from self._steps.stop_children(
@@ -261,7 +257,8 @@ class ExchangeSagas:
     def _is_kept(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         """Whether an exchange that was begun stays, though nobody has said that it runs: in its log
         may be what was acknowledged before its host was lost."""
-        return queue.record.durable or self._steps.runs(queue, exchange.number)
+        may_have_run = queue.record.durable and exchange.number not in queue.refused
+        return may_have_run or self._steps.runs(queue, exchange.number)
 
     # --- one less ---------------------------------------------------------------------------------
 
@@ -399,15 +396,21 @@ class ExchangeSagas:
         """Complete what was left half-done of this queue, or undo it."""
         queue = self._steps.queues.get(name)
         if queue is not None and queue.running:
+            missing: LogMissing | None = None
             for exchange in queue.record.exchanges:
-                if self._can_finish(queue, exchange):
-                    yield from self._finish(queue, exchange)
+                try:
+                    if self._can_finish(queue, exchange):
+                        yield from self._finish(queue, exchange)
+                except LogMissing as error:
+                    missing = error
             yield from self._stand_in(queue)
+            if missing is not None:
+                raise missing
         return done()
 
     def stand_in(self, queue: Queue, lost: Iterable[ExchangeRecord]) -> Part[None]:
-        """Go on without exchanges that are gone with their hosts and logs, and with as many as the
-        queue was given. More, that scaling had made, the load asks for.
+        """Go on without exchanges that are gone with their logs, and with as many as the queue was
+        given. More, that scaling had made, the load asks for.
 
         Raises:
             NoRoom: not for all of them is there a host.
@@ -420,10 +423,10 @@ class ExchangeSagas:
         yield from self._steps.save(record)
         for exchange in gone:
             name = exchange_name(exchange.number)
-            text = (
-                f"queue {queue.name}: {name} is away, with its log on host {exchange.host}; it is "
-                "back when that host is"
+            why = queue.missing.get(exchange.number) or (
+                f"with its log on host {exchange.host}; it is back when that host is"
             )
+            text = f"queue {queue.name}: {name} is away: {why}"
             yield Emit((LogLine("exchange_away", text),))
         yield from self._stand_in(queue)
 
@@ -490,10 +493,8 @@ class ExchangeSagas:
 
 def _is_begun(queue: Queue, name: str) -> str:
     """What becomes of an exchange that its host has not said to run."""
-    return (
-        "it is started as soon as its host can; "
-        f"`roq exchange forget {queue.name} {name}` gives it up"
-    )
+    forget = f"`roq exchange forget {queue.name} {name}` gives it up"
+    return f"it is started as soon as its host can; {forget}"
 
 
 def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
@@ -521,10 +522,9 @@ def _check_forgetting(queue: Queue, exchange: ExchangeRecord, lost: str, *, forg
     name = exchange_name(exchange.number)
     up = f"or give it up, and what it holds: roq exchange forget {queue.name} {name}"
     if exchange.away and not forget:
-        raise RequestError(
-            f"{name} of queue {queue.name!r} is away with host {exchange.host}, and so is its log: "
-            f"wait for the host, {up}"
-        )
+        where = f"its log is on host {exchange.host}: wait for that, {up}"
+        why = queue.missing.get(exchange.number, where)
+        raise RequestError(f"{name} of queue {queue.name!r} is away: {why}")
     if lost and not forget:
         raise RequestError(
             f"{name} of queue {queue.name!r} {lost}. Its log may hold what nobody has read: see "

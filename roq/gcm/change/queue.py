@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from roq.errors import QueueExists, QueueStopped, RequestError
+from roq.errors import LogMissing, QueueExists, QueueStopped, RequestError
 from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.steps import (
     OPEN_ERRORS,
@@ -23,7 +24,7 @@ from roq.gcm.change.steps import (
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
-from roq.model import Limits, QueueState
+from roq.model import VOLATILE, Limits, QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.defined_services import DefinedServices
 from roq.protocol.public_answers import done
@@ -72,7 +73,7 @@ class QueueSagas:
         if left_over is not None:
             yield from steps.stop_children(left_over, "removed", erase=True)
             yield from steps.erase(left_over)
-        host = steps.place(host)
+        host = steps.place(host, durable=durability != VOLATILE)
         record = QueueRecord(
             name=name,
             queue_id=queue_id,
@@ -156,7 +157,8 @@ class QueueSagas:
         yield from self._note_removed(queue)
         yield from steps.save_moved(starting, places)
         try:
-            yield from self._start(queue)
+            with suppress(LogMissing):  # it goes on without them, as if their hosts were lost
+                yield from self._start(queue)
             yield from steps.save(_now_running(queue))
         except OPEN_ERRORS:
             raise  # the next leader completes it
@@ -352,8 +354,8 @@ def _now_running(queue: Queue) -> QueueRecord:
         record,
         state=QueueState.RUNNING,
         exchanges=tuple(
-            exchange
-            if exchange.away
+            msgspec.structs.replace(exchange, state=AWAY)
+            if exchange.away or exchange.number in queue.missing
             else msgspec.structs.replace(exchange, state="created", transaction="")
             for exchange in record.exchanges
         ),

@@ -8,7 +8,7 @@ from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import EVERYTHING, DepartedRecord, RemovedLog
 from roq.gcm.state.removed_logs import described
-from roq.model import QueueState, exchange_name
+from roq.model import QueueState, exchange_name, host_epoch
 from roq.protocol.control import Done, Emptied, Empty, Failure, StopQueue
 from roq.protocol.public_answers import done
 from roq.protocol.reports import ChildInfo
@@ -64,7 +64,14 @@ class Reconciliation:
                 and (forgotten or _is_removed(known, number)),
                 empty=forgotten,
             )
-            yield Calls((Call(host, live.control, message, STOP_ASKS_SECONDS, again=True),))
+            call = Call(host, live.control, message, STOP_ASKS_SECONDS, again=True)
+            answers = yield Calls((call,))
+            if message.erase and isinstance(answers[0], Failure) and child is not None:
+                stays = RemovedLog(
+                    queue=queue, queue_id=queue_id, host=host, number=number, spared=forgotten,
+                    epoch=host_epoch(child.epoch),
+                )  # fmt: skip
+                yield from self._steps.save_removed(self._steps.removed.add([stays]))
         return done()
 
     def remove_log(self, record: RemovedLog) -> Saga:
@@ -93,6 +100,14 @@ class Reconciliation:
             steps.removed.drop(record)
             text = f"host {record.host} is back, and has removed its logs of {what}"
             yield Emit((LogLine("log_removed", text),))
+        elif isinstance(answers[0], Failure):
+            why = answers[0].COMMENT
+            if steps.removed.refused(record, why, now):
+                text = f"host {record.host} does not remove its logs of {what}: {why}"
+                yield Emit((LogLine("log_stays", f"{text}; it is told again"),))
+            else:
+                steps.removed.drop(record)
+                yield Emit((not_told(record),))
         elif not isinstance(answers[0], Done):
             return done()  # it is asked again
         elif steps.removed.missed(record, epoch, now):

@@ -1,16 +1,16 @@
 """What a running queue has lost runs again: on its host if that is live, else on another one.
 
-An exchange of a durable queue runs where its log is and nowhere else: if its host is lost, another
-exchange stands in for it until that host is back.
+An exchange of a durable queue runs where its log is and nowhere else: if its host is lost, or does
+not have its log, another exchange stands in for it until that is back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from roq.errors import RequestError
+from roq.errors import LogMissing, RequestError
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.steps import Emit, NoRoom, Part, Steps
+from roq.gcm.change.steps import OPEN_ERRORS, Emit, NoRoom, Part, Steps
 from roq.gcm.events import LogLine
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue
@@ -47,6 +47,7 @@ class ReplacementSagas:
             NoRoom: not for all of them is there a host; the others run.
             RequestError: a host has not started one.
         """
+        failed: RequestError | None = None
         lost = list(lost)
         away = self._away(queue, lost)
         if away:
@@ -61,10 +62,22 @@ class ReplacementSagas:
             yield Emit((LogLine("queue_healing", text),))
             if moved:
                 yield from self._steps.save_moved(queue.record, moved)
-            yield from self._start(queue, targets)
-            yield Emit((LogLine("queue_healed", f"queue {queue.name}: started: {deed}"),))
+            try:
+                yield from self._start(queue, targets)
+                yield Emit((LogLine("queue_healed", f"queue {queue.name}: started: {deed}"),))
+            except OPEN_ERRORS:
+                raise
+            except RequestError as error:
+                missing = [each for each in queue.record.exchanges if each.number in targets]
+                missing = [each for each in missing if each.number in queue.missing]
+                if not missing:
+                    raise
+                away += missing
+                failed = None if isinstance(error, LogMissing) else error
         if away:  # by now its monitor runs, which tells publishers where to go
             yield from self._exchanges.stand_in(queue, away)
+        if failed is not None:
+            raise failed
         if problem:
             raise NoRoom(problem)
 

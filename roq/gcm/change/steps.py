@@ -20,6 +20,7 @@ from roq.errors import (
     REQUEST_ERRORS,
     HostNotFound,
     LocalProtocolError,
+    LogMissing,
     NoCapacity,
     NotLeader,
     RegistryAway,
@@ -180,20 +181,28 @@ class Steps:
 
     # --- placement --------------------------------------------------------------------------------
 
-    def place(self, host: str, beside: Collection[str] = (), avoid: Collection[str] = ()) -> str:
+    def place(
+        self,
+        host: str,
+        beside: Collection[str] = (),
+        avoid: Collection[str] = (),
+        *,
+        durable: bool,
+    ) -> str:
         """The named host if it can take an exchange, or the least loaded one if none is named.
 
         Args:
             host: its name; empty: none is named.
             beside: hosts that are rather not taken then.
             avoid: those that are taken only if there is no other.
+            durable: it keeps a log there.
 
         Raises:
             HostNotFound, NoCapacity: it cannot.
             NoRoom: none is named, and no host has a free slot.
             NotLeader: a leader that is this new does not know yet; a client asks again.
         """
-        loads = self.hosts.loads(*self.queues.placed())
+        loads = self._loads(durable=durable)
         try:
             if host:
                 return placement.demand(loads, host)
@@ -211,11 +220,15 @@ class Steps:
         Raises:
             NoRoom: no host has a free slot.
         """
-        loads = self.hosts.loads(*self.queues.placed())
+        loads = self._loads(durable=queue.record.durable)
         try:
             return placement.choose(loads, exchange_hosts(queue))
         except NoCapacity as error:
             raise NoRoom(str(error)) from None
+
+    def _loads(self, *, durable: bool) -> list[placement.HostLoad]:
+        lacking = self.queues.without_logs() if durable else frozenset()
+        return self.hosts.loads(*self.queues.placed(), lacking)
 
     def place_anew(
         self, queue: Queue, numbers: Iterable[int], avoid: frozenset[str] = frozenset()
@@ -323,6 +336,7 @@ class Steps:
         """Start these exchanges of a queue, side by side.
 
         Raises:
+            LogMissing: the logs of some are not there, which their queue knows; the others run.
             RequestError: not all of them run; those that do are known.
         """
         calls = []
@@ -338,15 +352,19 @@ class Steps:
                 limits=queue.record.limits,
                 base=host_epoch(exchange.epoch),
                 durability=queue.record.durability,
+                has_log=queue.record.durable and queue.generation(exchange) > 0,
             )
             calls.append(_start_call(host, message))
         answers = yield Calls(tuple(calls))
         failed: RequestError | None = None
-        for call, answer in zip(calls, answers, strict=True):
+        for exchange, call, answer in zip(exchanges, calls, answers, strict=True):
             try:
                 self._started(queue, call.host, answer)
-            except RequestError as error:
+            except LogMissing as error:
+                queue.missing[exchange.number] = str(error)
                 failed = failed or error
+            except RequestError as error:
+                failed = error if failed is None or isinstance(failed, LogMissing) else failed
         if failed is not None:
             raise failed
 
@@ -368,6 +386,8 @@ class Steps:
                 kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
                 if issubclass(kind, OPEN_ERRORS):
                     kind = RequestError  # its own registry, or leader: nothing is open here
+                if kind is LogMissing:
+                    raise LogMissing(answer.COMMENT)
                 raise kind(f"host {name} refused: {answer.COMMENT}")
             case str():
                 raise Unanswered(f"host {name} did not start it: {answer}")
@@ -418,12 +438,14 @@ class Steps:
         ]
         if erase:
             answered = zip(calls, answers, strict=True)
-            told = {call.host: answer for call, answer in answered if isinstance(answer, Done)}
+            told = {
+                call.host: answer for call, answer in answered if isinstance(answer, Done | Failure)
+            }
             problems += yield from self.note_removed(queue, number, told)
         return [problem for problem in problems if problem]
 
     def note_removed(
-        self, queue: Queue, number: int, told: Mapping[str, Done] = MappingProxyType({})
+        self, queue: Queue, number: int, told: Mapping[str, Done | Failure] = MappingProxyType({})
     ) -> Part[list[str]]:
         """Write down which logs are to go when their hosts are back, before their definition goes.
 
@@ -452,9 +474,13 @@ class Steps:
             return []
         yield from self.save_removed(self.removed.add(left))
         does = "keeps what is in its log" if spared else "removes its logs"
+        when: dict[type, str] = {
+            Done: "when its data.dir is back",
+            Failure: "as soon as it can",
+            type(None): "when it is back",
+        }
         return [
-            f"host {each.host} {does} of {described(each)} when "
-            f"{'its data.dir' if each.host in told else 'it'} is back"
+            f"host {each.host} {does} of {described(each)} {when[type(told.get(each.host))]}"
             for each in left
         ]
 

@@ -146,9 +146,9 @@ def _definitions(queues: Queues) -> Check:
 def _removed(removed: RemovedLogs) -> Check:
     """A warning, lest a host that is gone for good is waited for."""
     waiting = [
-        f"{described(each)} on host {each.host}"
-        + " (it has another data.dir now)" * removed.is_missing(each)
+        f"{described(each)} on host {each.host}" + f" ({trouble})" * bool(trouble)
         for each in removed
+        for trouble in (removed.trouble(each),)
     ]
     detail = (
         f"logs that go when their hosts are back: {_shown(waiting)}; `roq host remove HOST` if one "

@@ -198,7 +198,7 @@ def _exchange_row(
     listed = host.child(queue.record.queue_id, exchange.number) if host is not None else None
     reason = repairs.reason(queue, exchange.number)
     if exchange.away:
-        state, reason = exchange.state, away_text(exchange.host)
+        state, reason = exchange.state, away_text(queue, exchange, hosts)
     elif loss is not None:
         state = loss.kind.value
     elif host is not None and host.state is not LIVE and queue.running:

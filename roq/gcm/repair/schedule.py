@@ -375,12 +375,14 @@ class RepairSchedule:
             if (reason := self.reason(queue, number))
         ]
         told += [
-            f"{part_name(each.number)} {away_text(each.host)}"
+            f"{part_name(each.number)} {away_text(queue, each, self._hosts)}"
             for each in queue.record.exchanges
             if each.away
         ]
         doing = self._half_done(queue)
-        if doing and not self._operations.busy(queue.name):
+        trouble = self._troubles.get(queue.name)
+        known = trouble is not None and trouble.reason in queue.missing.values()
+        if doing and not known and not self._operations.busy(queue.name):
             host = self._waits_for(queue)
             waits = f"waits for host {host}" if host else self._next_attempt(queue)
             told.append(f"its {doing} was left half-done; {waits}")

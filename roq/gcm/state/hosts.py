@@ -21,7 +21,7 @@ from typing import Final
 from roq.errors import HostNotFound, InvalidRequest, NoCapacity, StaleEpoch
 from roq.gcm.state.records import Mark, Marks
 from roq.model import HOST_EPOCH_MAX
-from roq.policy.placement import HostLoad
+from roq.policy.placement import LACKING, HostLoad
 from roq.protocol.control import (
     HostReport,
 )
@@ -410,12 +410,22 @@ class Hosts:
         self._hosts.clear()
         self.marks = {}
 
-    def loads(self, exchanges: dict[str, int], monitors: dict[str, int]) -> list[HostLoad]:
-        """The snapshot for placement, with what has been given to each host."""
+    def loads(
+        self,
+        exchanges: dict[str, int],
+        monitors: dict[str, int],
+        without_logs: frozenset[str] = frozenset(),
+    ) -> list[HostLoad]:
+        """The snapshot for placement, with what has been given to each host.
+
+        Args:
+            exchanges, monitors: how many have been given, by host.
+            without_logs: hosts that get no log, as the disk for these is not there.
+        """
         return [
             HostLoad(
                 host=host.name,
-                state=self._unfit(host) or LIVE.value,
+                state=self._unfit(host) or (LACKING if host.name in without_logs else LIVE.value),
                 exchanges=exchanges.get(host.name, 0),
                 monitors=monitors.get(host.name, 0),
                 exchange_max=host.report.exchange_max if host.report is not None else 0,

@@ -15,6 +15,7 @@ from enum import StrEnum
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import LIVE, LOST, STARVED_SECONDS, UNMANAGED, Host, Hosts, Signs
 from roq.gcm.state.queues import MONITOR, Queue
+from roq.gcm.state.records import ExchangeRecord
 from roq.model import exchange_name, host_epoch
 from roq.timing import PROOF_SECONDS
 
@@ -67,8 +68,12 @@ def part_name(number: int) -> str:
     return "the monitor" if number == MONITOR else exchange_name(number)
 
 
-def away_text(host: str) -> str:
+def away_text(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> str:
     """What is wrong with an exchange that is away, in a clause that follows its name."""
+    host = exchange.host
+    missing = queue.missing.get(exchange.number, "")
+    if missing and not hosts.lost(host):
+        return f"is away: {missing}"
     return f"is away: its log is on host {host}, which is lost; it is back when that host is"
 
 

@@ -32,6 +32,11 @@ class Queue:
     transactions: dict[str, int] = field(default_factory=dict)
     children: dict[int, ChildInfo] = field(default_factory=dict)
     """Number of the exchange (0: the monitor) → the latest process."""
+    missing: dict[int, str] = field(default_factory=dict)
+    """Number of an exchange whose host does not have its log → what that has said, in a sentence.
+    """
+    refused: set[int] = field(default_factory=set)
+    """Numbers of exchanges that never ran, and whose definition is to go."""
     unsaved: bool = False
     """Whether a process has addresses that do not stand in the registry."""
 
@@ -105,6 +110,7 @@ class Queue:
                 )
             return
         self.children[number] = child
+        self.missing.pop(number, None)
         if known is None or _addresses(known) != _addresses(child):
             self.unsaved = self.with_addresses() != self.record
 
@@ -231,6 +237,10 @@ class Queues:
         queue.record = record
         if record.state is QueueState.STOPPED:
             queue.children.clear()
+            queue.missing.clear()
+        numbers = {each.number for each in record.exchanges}
+        queue.missing = {each: why for each, why in queue.missing.items() if each in numbers}
+        queue.refused &= numbers
         for number, child in list(queue.children.items()):
             if child.epoch < queue.floor(number):
                 del queue.children[number]  # another one takes its place
@@ -284,6 +294,12 @@ class Queues:
         """Where something of a queue belongs, also of one that is stopped."""
         placed = {host for queue in self._queues.values() for host in queue.record.hosts}
         return frozenset(placed.union(self.reserved.values()))
+
+    def without_logs(self) -> frozenset[str]:
+        """Hosts that do not have a log which they should have: the disk of it is not there."""
+        return frozenset(
+            queue.place(number) for queue in self._queues.values() for number in queue.missing
+        )
 
     def monitors_for(self, host: str) -> dict[str, str]:
         """Queue → address of its monitor, for the queues with an exchange on this host."""

@@ -4,7 +4,8 @@ A host manager that is back knows nothing of that, and what the registry does no
 to remove a log: it may have been restored from an older copy. So each removal that a host has not
 confirmed is written down, and its host is told when it reports again. A host that is back without
 the disk that has the log does not find it there: it is told again by its next manager, which may
-have that disk, and for the last time after a day.
+have that disk, and for the last time after a day. One whose disk refuses is told each minute, for a
+day.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from roq.gcm.state.records import EVERYTHING, REMOVED_MAX, RemovedLog
 from roq.model import exchange_name
 
 MISSING_SECONDS: Final = 86_400.0
-"""A disk that is not there is waited for for so long."""
+"""A disk that is not there, or refuses, is waited for for so long."""
+REFUSED_SECONDS: Final = 60.0
+"""A host whose disk has refused is told again after so long."""
 
 
 class RemovedLogs:
@@ -37,6 +40,9 @@ class RemovedLogs:
         self._missing: dict[tuple[str, bytes, int], tuple[int, float]] = {}
         """Those whose disk was not there: epoch of the manager that has said so last, and since
         when that is known."""
+        self._refused: dict[tuple[str, bytes, int], tuple[str, float, float]] = {}
+        """Those whose disk refuses: what their host has said, since when, and when it was told
+        last."""
         self.unsaved = False
 
     def __iter__(self) -> Iterator[RemovedLog]:
@@ -65,9 +71,17 @@ class RemovedLogs:
         self._missing[_key(record)] = epoch, since
         return now - since < MISSING_SECONDS
 
-    def is_missing(self, record: RemovedLog) -> bool:
-        """Whether its host is back, and its disk was not."""
-        return _key(record) in self._missing
+    def refused(self, record: RemovedLog, why: str, now: float) -> bool:
+        """Its host has said why its disk does not remove it; whether it is told again."""
+        _, since, _ = self._refused.get(_key(record), ("", now, now))
+        self._refused[_key(record)] = why, since, now
+        return now - since < MISSING_SECONDS
+
+    def trouble(self, record: RemovedLog) -> str:
+        """Why its host has not removed it, though it is back; empty: it was not told yet."""
+        if _key(record) in self._refused:
+            return self._refused[_key(record)][0]
+        return "it has another data.dir now" if _key(record) in self._missing else ""
 
     def give_up(self, host: str) -> list[RemovedLog]:
         """This host is gone for good; gives what it would have been told to remove."""
@@ -102,9 +116,13 @@ class RemovedLogs:
         for key in keys:
             self._records.pop(key, None)
             self._missing.pop(key, None)
+            self._refused.pop(key, None)
         self._hosts = frozenset(each.host for each in self)
 
     def _may_be_there(self, record: RemovedLog, epoch: int, now: float) -> bool:
+        *_, told = self._refused.get(_key(record), ("", 0.0, -REFUSED_SECONDS))
+        if now - told < REFUSED_SECONDS:
+            return False
         asked, since = self._missing.get(_key(record), (0, now))
         return asked != epoch or now - since >= MISSING_SECONDS
 

@@ -142,6 +142,64 @@ def test_a_disk_that_stays_broken_is_not_tried_in_a_loop() -> None:
     assert "No space left on device" in child.reason
 
 
+MISSING = (
+    f"the log of x1 is not in {FOLDER} on host 127.0.0.2: mount the disk, or give it up by `roq "
+    "exchange forget orders x1`"
+)
+
+
+def test_where_a_log_must_be_and_is_not_nothing_is_started_and_who_asks_is_told() -> None:
+    host = Host(logs=LOGS)
+    host.disk_is_there = False
+    (refused,) = host.start_exchange(durability="flush", has_log=True)
+    assert isinstance(refused, Failure)
+    assert (refused.CODE, refused.COMMENT) == ("log_missing", MISSING)
+    assert host.processes == {}
+    assert X1 not in host.last_report, "this host has nothing of it"
+    host.disk_is_there = True
+    host.start_exchange(durability="flush", has_log=True)
+    assert spec(host).has_log
+    host.report(X1)
+    assert host.last_report[X1].state == "running"
+
+
+def test_one_that_has_never_run_makes_its_log_however_often_it_is_killed_before() -> None:
+    host = Host(logs=LOGS)
+    host.disk_is_there = False
+    host.start_exchange(durability="flush")
+    host.crash(X1, "ended by signal 9")
+    host.start_exchange(durability="flush")
+    assert X1 in host.processes
+    assert not spec(host).has_log
+    host.report(X1)
+    assert host.last_report[X1].state == "running"
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_one_whose_disk_goes_while_it_runs_begins_no_other_log(*, adopted: bool) -> None:
+    host = durable()
+    if adopted:
+        host.next_life()
+        host.report(X1)
+    host.disk_is_there = False
+    host.crash(X1)
+    assert host.processes == {}
+    host.advance(60.0)
+    assert X1 not in host.last_report, "not given up: it is asked for again by who knows of it"
+    (refused,) = host.start_exchange(durability="flush", has_log=True)
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == MISSING
+
+
+def test_one_in_memory_needs_no_log() -> None:
+    host = Host(logs=LOGS)
+    host.disk_is_there = False
+    host.running(X1)
+    host.crash(X1)
+    assert X1 in host.processes
+    assert not spec(host).has_log
+
+
 @pytest.mark.parametrize("reason", ["stopped", "moved", "removed"])
 def test_its_log_stays_unless_it_is_to_go(reason: str) -> None:
     host = durable()
@@ -156,6 +214,53 @@ def test_its_log_goes_when_its_process_has_ended() -> None:
     assert erased(host) == []
     host.end_asked()
     assert erased(host) == [Erase("orders", QUEUE_ID, 1)]
+
+
+STAYS = f"{FOLDER} stays: Input/output error"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_who_has_a_log_removed_that_its_disk_keeps_is_told_so(*, runs: bool) -> None:
+    host = durable() if runs else Host(logs=LOGS)
+    host.log_stays = STAYS
+    host.stop_queue(queue_id=QUEUE_ID, number=1, reason="removed", erase=True)
+    host.end_asked()
+    (told,) = [
+        each.message
+        for each in host.effects
+        if isinstance(each, Reply) and isinstance(each.message, Failure | Done)
+    ]
+    assert isinstance(told, Failure)
+    assert (told.id, told.COMMENT) == (3, STAYS)
+    assert host.processes == {}, "it has ended all the same"
+
+
+def test_who_removes_a_queue_hears_of_each_log_that_stays() -> None:
+    """Also of one that is given up here, and of those that do not run."""
+    host = durable()
+    host.start_exchange(2, durability="flush")
+    host.report("orders.x2")
+    for _ in range(5):
+        host.advance(2.0)
+        host.crash(X1, "exit code 74")
+        host.advance(5.0)
+        if X1 in host.processes:
+            host.report(X1)
+    assert host.last_report[X1].state == "failed"
+    host.log_stays = STAYS
+    (told,) = host.stop_queue(queue_id=QUEUE_ID, number=1, reason="removed", erase=True)
+    assert isinstance(told, Failure), "it did not run, so there was nothing to wait for"
+    host.log_stays, before = STAYS, len(host.effects)
+    assert host.stop_queue(queue_id=QUEUE_ID, reason="removed", erase=True) == []
+    host.log_stays = ""
+    host.end_asked()
+    (told,) = [
+        each.message
+        for each in host.effects[before:]
+        if isinstance(each, Reply) and isinstance(each.message, Failure | Done)
+    ]
+    assert isinstance(told, Failure)
+    assert told.COMMENT == STAYS, "that of x2 has gone, and x1, of which nothing runs, stays"
 
 
 def test_of_one_that_may_have_run_unheard_only_an_empty_log_goes() -> None:

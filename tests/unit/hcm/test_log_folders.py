@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from waiting import eventually
 from roq.hcm.log_folders import LogFolders
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import perform
-from roq.log.files import META
+from roq.log.files import META, LogRefused
 from roq.log.meta import Meta, claim_folder
 from roq.log.recovery import LogSettings, open_log
 
@@ -99,6 +100,43 @@ def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) 
     (tmp_path / "logs" / QUEUE_ID.hex() / "notes").rmdir()
     folders.erase(X1, QUEUE_ID, 1)
     eventually(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
+
+
+def test_a_log_that_the_disk_does_not_let_go_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = LogFolders(tmp_path / "logs")
+    path = folders.path(QUEUE_ID, 1)
+    path.mkdir(parents=True)
+
+    def refuse(_: Path, __: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        with pytest.raises(LogRefused, match=f"{path} stays: Input/output error"):
+            folders.erase(X1, QUEUE_ID, 1)
+    assert folders.erase(X1, QUEUE_ID, 1)
+    eventually(lambda: not list((tmp_path / "logs").iterdir()), "the files are removed")
+    (tmp_path / "logs" / QUEUE_ID.hex()).touch()
+    with pytest.raises(LogRefused, match="logs stay"):
+        folders.numbers(QUEUE_ID)
+
+
+def test_a_log_is_lacking_only_if_that_is_certain(tmp_path: Path) -> None:
+    folders = LogFolders(tmp_path / "logs")
+    path = folders.path(QUEUE_ID, 1)
+    assert folders.lacks(QUEUE_ID, 1)
+    path.mkdir(parents=True)
+    (path / "lock").touch()
+    assert folders.lacks(QUEUE_ID, 1), "made by a process that found no log"
+    (path / META).touch()
+    assert not folders.lacks(QUEUE_ID, 1)
+    (path / META).rename(path / "0000000000000000-0000000000000001.seg")
+    assert not folders.lacks(QUEUE_ID, 1), "a part of one: its process says what is wrong"
+    path.parent.rename(tmp_path / "moved")
+    path.parent.symlink_to(path.parent)
+    assert not folders.lacks(QUEUE_ID, 1), "the system does not tell"
 
 
 def test_what_an_earlier_life_was_removing_goes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.files import META, LogRefused
-from roq.log.meta import BYTES_MAX, Meta, claim_folder, read_meta
+from roq.log.meta import BYTES_MAX, Meta, claim_folder, is_there, read_meta
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 MINE = Meta(cluster="c", queue="71" * 16, exchange=1, generation=3, host="h")
@@ -63,6 +63,16 @@ def test_what_is_no_file_of_a_log_says_what_to_do(data: bytes, why: str) -> None
     with pytest.raises(LogRefused, match=why) as raised:
         read_meta(files)
     assert "Restore it from a copy" in str(raised.value) or "install" in str(raised.value)
+
+
+def test_where_a_log_was_no_other_one_is_made() -> None:
+    files = MemoryFiles()
+    with pytest.raises(LogRefused, match="mount the disk that it is on"):
+        claim_folder(files, MINE, has_log=True)
+    assert not is_there(files.names())
+    claim_folder(files, MINE)
+    assert is_there(files.names())
+    assert claim_folder(files, MINE, has_log=True) == MINE
 
 
 def test_a_name_that_was_not_on_the_disk_is_there_before_segments_are() -> None:

@@ -9,7 +9,7 @@ from roq.gcm.interfaces.reports import STRAY_SECONDS
 from roq.gcm.state import records
 from roq.gcm.state.hosts import FORGET_SECONDS
 from roq.gcm.state.queues import Queues
-from roq.gcm.state.removed_logs import MISSING_SECONDS, RemovedLogs
+from roq.gcm.state.removed_logs import MISSING_SECONDS, REFUSED_SECONDS, RemovedLogs
 from roq.model import QueueState
 from roq.protocol.control import StartExchange, StopQueue
 from roq.timing import HOST_SILENT_SECONDS
@@ -99,6 +99,51 @@ def test_a_host_that_does_not_answer_is_asked_again(script: Script) -> None:
     script.hosts["h2"].mute.clear()
     script.live(2 * STRAY_SECONDS)
     assert noted(script) == []
+
+
+STAYS = "/data/logs/71/x2 stays: Input/output error"
+
+
+def test_a_host_whose_disk_refuses_is_told_again_each_minute_for_a_day(script: Script) -> None:
+    script.hosts["h2"].log_stays = STAYS
+    warning = script.ask(2100, QName="q", Exchange="x2")["WARNING"]
+    assert f"host h2 refused: {STAYS}" in warning
+    assert "of x2 of queue q as soon as it can" in warning
+    assert noted(script) == [("h2", 2, True)]
+    script.live(2.0)
+    assert f"x2 of queue q on host h2 ({STAYS})" in checked(script)
+    before = len(erased(script, "h2"))
+    script.live(2 * REFUSED_SECONDS)
+    assert before < len(erased(script, "h2")) <= before + 3
+    assert sum(f"h2 does not remove its logs of x2 of queue q: {STAYS}" in n for n in script.notes)
+    script.hosts["h2"].log_stays = ""
+    script.live(REFUSED_SECONDS + STRAY_SECONDS)
+    assert noted(script) == []
+    assert checked(script) == "all are"
+
+
+def test_what_a_disk_has_refused_for_a_day_is_forgotten_and_told(script: Script) -> None:
+    script.hosts["h2"].log_stays = STAYS
+    script.ask(2100, QName="q", Exchange="x2")
+    script.live(2.0)
+    script.now += MISSING_SECONDS
+    script.live(2 * STRAY_SECONDS)
+    assert noted(script) == []
+    (told,) = [each for each in script.notes if "is not told any more" in each]
+    assert "/x2 in its data.dir" in told
+
+
+def test_the_log_of_a_stray_that_its_disk_refuses_to_remove_is_kept_in_mind(
+    script: Script,
+) -> None:
+    """Its process is gone, so no report tells of it again."""
+    script.hosts["h2"].log_stays = STAYS
+    child = script.hosts["h2"].start("q", script.record("q").queue_id, 7)
+    script.monitors["q"].ends[7] = (child.epoch, 0)
+    script.report(script.hosts["h2"])
+    script.settle()
+    assert ("q", 7) not in script.hosts["h2"].children
+    assert noted(script) == [("h2", 7, True)]
 
 
 def test_a_later_leader_goes_on_also_with_a_host_of_which_it_has_not_heard(script: Script) -> None:
