@@ -113,8 +113,8 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
 @click.option("--yes", is_flag=True, help="Do it; else it is asked for, after saying what is lost.")
 @change_command
 def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
-    """Give EXCHANGE of QUEUE up, whose host is gone for good with its log, or whose log it cannot
-    read.
+    """Give EXCHANGE of QUEUE up, whose host or disk is gone for good with its log, or that cannot
+    read that.
 
     What only that log holds is lost, and that is said first. An exchange that runs is refused:
     `roq exchange remove` empties it.

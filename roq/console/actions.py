@@ -272,8 +272,8 @@ def _forget_exchange_effect(intent: Intent) -> list[str]:
     now = [f"Now it is {each.state}, on host {each.host}." for each in rows]
     return [
         (
-            "For an exchange whose host is gone for good with its log, or that cannot read it; one "
-            "that runs is refused."
+            "For an exchange whose host or disk is gone for good with its log, or that cannot read "
+            "it; one that runs is refused."
         ),
         *now,
         (

@@ -257,7 +257,7 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     exchanges: list[ExchangeNumber] = []
     """Numbers of all exchanges that the queue has, whether they serve at the moment or not."""
     logs: list[ExchangeNumber] = []
-    """The same of a durable queue, and those whose hosts are lost with their logs."""
+    """The same of a durable queue, and those that are away with their logs."""
     unwanted: list[ExchangeNumber] = []
     """Numbers of exchanges that the request has named and that the queue does not have, where no
     host manager can stop them."""

@@ -92,7 +92,8 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     state: str = "creating"
     """`creating` until it has run for the first time, then `created`; `removing` at the end.
-    `away`: its host is lost with its log: it runs again when that host is back, nowhere else."""
+    `away`: its host is lost with its log, or does not have that at the moment: it runs again when
+    that is back, nowhere else."""
     transaction: str = ""
     """TransactionID of the request that is making it."""
     origin: str = MANUAL
@@ -114,7 +115,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def away(self) -> bool:
-        """Whether its host is gone with its log."""
+        """Whether its host is gone with its log, or does not have that at the moment."""
         return self.state == AWAY
 
     @property
