@@ -217,6 +217,8 @@ class Supervisor:
     def _adopt(self, spec: Spec, pid: int, ports: tuple[int, ...], now: float) -> list[Effect]:
         child = adopted_child(spec, pid, CrashHistory(self._settings.crashes))
         child.begun = now
+        # One that has told where it listens has its log by then.
+        child.has_log = child.has_log or (bool(ports) and child.durability != VOLATILE)
         if self.children.get(child.name) is not None or len(self.children) >= CHILDREN_MAX:
             return []
         self._epochs.adopted(spec.epoch)

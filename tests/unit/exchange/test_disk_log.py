@@ -21,6 +21,7 @@ from roq.exchange.machine import ExchangeCore
 from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import Group, settle
+from roq.log.files import LogRefused
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import SEEK, Seek, SeekRequest
@@ -31,17 +32,31 @@ from roq.runtime.reactor import Reactor
 BATCH = b"x" * 40_000
 
 
+def test_an_exchange_that_has_had_a_log_makes_no_other_one(tmp_path: Path) -> None:
+    with pytest.raises(LogRefused, match=f"{tmp_path}: there was a log, and it is not there"):
+        Made(tmp_path, has_log=True)
+    Made(tmp_path).disk.close()
+    Made(tmp_path, has_log=True).disk.close()
+
+
 class Made:
     """A log, and the calls that its threads have asked the loop for."""
 
-    def __init__(self, folder: Path, *, ahead: bool = False, log_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ahead: bool = False,
+        log_bytes: int = 1 << 30,
+        has_log: bool = False,
+    ) -> None:
         self.later: list[Callable[[], None]] = []
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.failed: list[str] = []
         values = {
             "child": "q.x1", "queue": "q", "queue_id": b"q" * 16, "epoch": 5, "bind": "127.0.0.1",
             "advertise": "127.0.0.1", "ports": (0, 0), "manager": "", "monitor": "", "number": 1,
-            "host": "127.0.0.1", "log": str(folder), "ahead": ahead,
+            "host": "127.0.0.1", "log": str(folder), "ahead": ahead, "has_log": has_log,
             "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16, log_bytes=log_bytes),
         }  # fmt: skip
         spec = msgspec.convert(values, ExchangeSpec)

@@ -175,11 +175,12 @@ def test_one_that_has_never_run_makes_its_log_however_often_it_is_killed_before(
     assert host.last_report[X1].state == "running"
 
 
-@pytest.mark.parametrize("adopted", [False, True])
-def test_one_whose_disk_goes_while_it_runs_begins_no_other_log(*, adopted: bool) -> None:
+@pytest.mark.parametrize("life", ["same", "later", "later, and it has reported"])
+def test_one_whose_disk_goes_while_it_runs_begins_no_other_log(life: str) -> None:
     host = durable()
-    if adopted:
+    if life != "same":
         host.next_life()
+    if life == "later, and it has reported":
         host.report(X1)
     host.disk_is_there = False
     host.crash(X1)
