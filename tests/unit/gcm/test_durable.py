@@ -336,6 +336,17 @@ def test_what_else_is_lost_is_started_beside_what_has_no_disk(script: Script) ->
     assert ("q", 2) in script.hosts["h1"].children
 
 
+def test_who_is_back_with_a_log_does_not_wait_for_who_is_back_without(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h1")
+    lose(script, "h1")
+    assert [state for _, state in states(script).values()][:2] == ["away", "away"]
+    script.hosts["h1"].logs.pop((script.record("q").queue_id, 1))
+    script.come_back("h1")
+    script.live(3.0)
+    assert states(script)[1] == ("h1", "away")
+    assert states(script)[2] == ("h1", "created")
+
+
 def test_an_ordered_queue_waits_for_its_disk(ordered: Script) -> None:
     disk = unmount(ordered, "h1")
     ordered.live(30.0)
