@@ -154,8 +154,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/gcm/state/queues.py",
         ("tests/unit/gcm/test_durable.py",),
         ("        self.missing.pop(number, None)\n", ""),
-        ("for each, why in queue.missing.items() if each in numbers}",
-         "for each, why in queue.missing.items()}"),
     ),
     *mutants(
         "roq/hcm/supervisor.py",
