@@ -33,7 +33,7 @@ from roq.protocol.batch import read_body, read_header
 from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
 from roq.protocol.defined_services import DefinedServices, defined_for, under
 from roq.protocol.delayed import DELAYED_TOPIC
-from roq.protocol.homeless import HOMELESS, Homeless, Homes
+from roq.protocol.orphaned_answers import ORPHANED, AnswersOffered, AnswersTaken
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
@@ -149,7 +149,7 @@ class Services(Generic[B]):
         }
         self.words: Final[dict[bytes, Callable[[_Speaks[B], bytes], None]]] = {
             FIGURES: self._figures,
-            HOMELESS: self._take_in,
+            ORPHANED: self._take_in,
         }
         self._queue = queue
         self._log = log
@@ -351,7 +351,7 @@ class Services(Generic[B]):
 
     def _take_in(self, peer: _Speaks[B], document: bytes) -> None:
         """An instance has answers to requests whose exchange is gone."""
-        offered, group, owed = requesting.decode(document, Homeless), peer.group, self._owed()
+        offered, group, owed = requesting.decode(document, AnswersOffered), peer.group, self._owed()
         if not isinstance(group, ServiceGroup) or len(owed) >= OWED_MAX:
             return  # it says so again
         taken, outdated = list[bytes](), list[bytes]()
@@ -361,8 +361,8 @@ class Services(Generic[B]):
             if counts is not None:
                 (taken if counts else outdated).append(each.token)
         self._after(group)
-        told = requesting.encode(Homes(offered.id, taken, outdated, attempts, wait))
-        owed.append(peer.send(HOMELESS, told))
+        told = requesting.encode(AnswersTaken(offered.id, taken, outdated, attempts, wait))
+        owed.append(peer.send(ORPHANED, told))
 
     def gone(self, route: bytes) -> None:
         """A connection has ended."""

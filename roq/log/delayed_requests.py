@@ -18,7 +18,7 @@ from roq.log.leases import bits_at
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import HEADER_BYTES, read_body, read_header
 from roq.protocol.columns import read_sent_again
-from roq.protocol.homeless import before_of, maker_of, token_of
+from roq.protocol.orphaned_answers import before_of, maker_of, token_of
 from roq.protocol.requesting import (
     AGAIN_PUBLISHER,
     DELAYED_FROM,
@@ -39,7 +39,7 @@ class FormerNames:
     """Those of one service.
 
     Attributes:
-        tokens: by where a request is (`roq.protocol.homeless`).
+        tokens: by where a request is (`roq.protocol.orphaned_answers`).
     """
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ from roq.log.outcomes import Ended, OutcomeStore, RequestFigures, stored_view
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import appended_us
-from roq.protocol.homeless import HomelessAnswer
+from roq.protocol.orphaned_answers import OrphanedAnswer
 from roq.protocol.requesting import (
     LISTED_MAX,
     Answer,
@@ -160,7 +160,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._requests.close(lease, bits)
         return bits.bit_count()
 
-    def answer_former(self, member: Member, answer: HomelessAnswer) -> bool | None:
+    def answer_former(self, member: Member, answer: OrphanedAnswer) -> bool | None:
         """An instance says how a request has ended that was sent once more since: whether that
         counts, as no instance has begun with it here; None: there is no such request."""
         while (at := self.delayed.former.where(answer.token)) is None and self._may_open():

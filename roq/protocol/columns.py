@@ -13,8 +13,8 @@ has such a thing:
 * KEYS (6): 4 bytes for each of its keys, the low half of XXH3-64 of the key as UTF-8, for indexes
   of keys. Not if there are more than 4,000: then the keys themselves are looked at.
 * SENT_AGAIN (7), no bytes, and the last record: some messages are requests that were sent once
-  more. What they were known as before stands in their attributes (`roq.protocol.homeless`), which
-  the exchange reads.
+  more. What they were known as before stands in their attributes, which the exchange reads
+  (`roq.protocol.orphaned_answers`).
 
 What is longer than a record may be (255 bytes) goes on in the next record of its kind. A column of
 a single byte stands for all messages of the batch.

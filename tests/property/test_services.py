@@ -25,7 +25,7 @@ from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
 from roq.protocol.consuming import GroupSettings, Run
-from roq.protocol.homeless import HomelessAnswer, sent_again, token_of
+from roq.protocol.orphaned_answers import OrphanedAnswer, sent_again, token_of
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
@@ -310,7 +310,7 @@ class History:
         lease = next((each for each in leases if name in positions(each)), None)
         self.said += 1
         state = self.random.choice([RequestState.DONE, RequestState.FAILED])
-        answer = HomelessAnswer(token, state, str(self.said).encode(), f"said {self.said}")
+        answer = OrphanedAnswer(token, state, str(self.said).encode(), f"said {self.said}")
         if member is None:
             return
         counts = self.group.answer_former(member, answer)

@@ -12,7 +12,7 @@ from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
 from roq.protocol.consuming import GroupSettings
-from roq.protocol.homeless import sent_again, token_of
+from roq.protocol.orphaned_answers import sent_again, token_of
 from roq.protocol.requesting import (
     Position,
     ServiceSettings,

@@ -77,7 +77,7 @@ class ServiceStats:
         received, answered: requests.
         failed, retried: of these, and those that were given back after an error.
         lost: answers that came too late: cancelled, or another instance had the request.
-        elsewhere, homeless: answers to requests whose exchange was gone: another one has taken
+        elsewhere, orphaned: answers to requests whose exchange was gone: another one has taken
             them, or none has, and they were dropped.
     """
 
@@ -87,7 +87,7 @@ class ServiceStats:
     retried: int = 0
     lost: int = 0
     elsewhere: int = 0
-    homeless: int = 0
+    orphaned: int = 0
 
 
 class Handling:
@@ -260,9 +260,9 @@ class Handling:
                         shell.settle(holding, first, count, _NOT_BEGUN)
             self._look_idle()
 
-    def note_homeless(self, taken: int, dropped: int) -> None:
+    def note_orphaned(self, taken: int, dropped: int) -> None:
         """So many answers whose exchange was gone have found another one, or none; I/O thread."""
-        self.stats.elsewhere, self.stats.homeless = taken, dropped
+        self.stats.elsewhere, self.stats.orphaned = taken, dropped
 
     def _work_on(self, work: Work | Registered) -> None:
         """In a worker thread."""

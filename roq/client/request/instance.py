@@ -16,12 +16,12 @@ from roq.client.consume.holding import LOST, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
 from roq.client.io.queue_connections import AskExchange
-from roq.client.request.homeless import HomelessAnswers
+from roq.client.request.orphaned_answers import OrphanedAnswers
 from roq.client.request.request_holding import RUNS, SAID, RequestHolding, alike, begun_of
 from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Joined, Run
-from roq.protocol.homeless import HOMELESS, Homes
+from roq.protocol.orphaned_answers import ORPHANED, AnswersTaken
 from roq.protocol.requesting import (
     FIGURES,
     INSTANCE_ORDER,
@@ -58,7 +58,7 @@ class InstanceMachine(ConsumerMachine):
         started: what is begun, as exchanges have confirmed since the shell has looked: which of a
             holding.
         orders: what an operator wants, as of `InstanceOrder`, since then.
-        homeless: answers to requests whose exchange is gone.
+        orphaned: answers to requests whose exchange is gone.
     """
 
     holding_type = RequestHolding
@@ -82,7 +82,7 @@ class InstanceMachine(ConsumerMachine):
         """What each exchange was told last."""
         self.started: list[tuple[RequestHolding, range]] = []
         self.orders: list[str] = []
-        self.homeless = HomelessAnswers()
+        self.orphaned = OrphanedAnswers()
         self._figures = b""
         """How this instance is,"""
         self._untold: set[LogId] = set()
@@ -135,7 +135,7 @@ class InstanceMachine(ConsumerMachine):
         held = [] if seat is None else list(seat.holdings.values())
         for holding in held:
             if isinstance(holding, RequestHolding):
-                self.resolved += self.homeless.lose(holding)
+                self.resolved += self.orphaned.lose(holding)
         super().leave(log)
         for holding in held:
             holding.lost = True
@@ -159,7 +159,7 @@ class InstanceMachine(ConsumerMachine):
 
     def offer(self, now: float) -> list[AskExchange]:
         """Offer answers whose exchange is gone, as far as it is time."""
-        return self.homeless.offers(self._seats.values(), now)
+        return self.orphaned.offers(self._seats.values(), now)
 
     def rest(self) -> None:
         """Something is about to be given back: take nothing before a thread was free."""
@@ -272,7 +272,7 @@ class InstanceMachine(ConsumerMachine):
         return [ask for log in self._seats if soon for ask in self._tell_figures(log, now)]
 
     def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
-        self.homeless.settings = joined.settings.service or self.homeless.settings
+        self.orphaned.settings = joined.settings.service or self.orphaned.settings
         if self._figures:
             self._untold.add(log)  # it has forgotten them
         return super()._resume(log, seat, joined, now) + self._tell_figures(log, now)
@@ -289,8 +289,8 @@ class InstanceMachine(ConsumerMachine):
         if parts[0] == INSTANCE_ORDER:
             self.orders.append(requesting.decode(parts[1], InstanceOrder).order)
             return []
-        if parts[0] == HOMELESS:
-            self.homeless.told(requesting.decode(parts[1], Homes))
+        if parts[0] == ORPHANED:
+            self.orphaned.told(requesting.decode(parts[1], AnswersTaken))
             return []
         if parts[0] != REVOKED:
             return super().take(log, parts, now)

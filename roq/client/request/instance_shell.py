@@ -18,8 +18,8 @@ from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
-from roq.client.request.homeless import HeldAt
 from roq.client.request.instance import InstanceMachine
+from roq.client.request.orphaned_answers import HeldAt
 from roq.client.request.request_holding import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.errors import Closed, RoQError
 from roq.log.leases import runs_of, wait_after
@@ -59,7 +59,7 @@ class Handlers(Protocol):
         """Give back what of this has not begun."""
         ...
 
-    def note_homeless(self, taken: int, dropped: int) -> None:
+    def note_orphaned(self, taken: int, dropped: int) -> None:
         """So many answers whose exchange was gone have found another one, or none, so far."""
         ...
 
@@ -130,7 +130,7 @@ class InstanceShell(ConsumerShell):
             self.settle(holding, index, len(answers), DONE)
         finally:
             if holding.lost:
-                self._instance.homeless.adrift.append(holding)
+                self._instance.orphaned.lost_holdings.append(holding)
                 self._offer_soon()
 
     def give_back(self, holding: RequestHolding, index: int, verdict: Settlement) -> None:
@@ -144,7 +144,7 @@ class InstanceShell(ConsumerShell):
             self.settle(holding, index, 1, verdict)
         finally:
             if holding.lost:
-                self._instance.homeless.given_back.append(HeldAt(holding, index))
+                self._instance.orphaned.given_back.append(HeldAt(holding, index))
                 self._offer_soon()
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
@@ -175,7 +175,7 @@ class InstanceShell(ConsumerShell):
     @property
     def unsettled(self) -> int:
         """As of any consumer, with answers for which an exchange is looked for."""
-        return super().unsettled + self._instance.homeless.count
+        return super().unsettled + self._instance.orphaned.count
 
     def tell_figures(self, figures: Figures) -> None:
         """Say how the instance is, and take requests only while it is available: that at once."""
@@ -211,7 +211,7 @@ class InstanceShell(ConsumerShell):
             elif _any_once(holding):
                 self._once.append(holding)
                 self._unbegun.append(holding)
-            elif self._instance.homeless.any and self._adopt(holding):
+            elif self._instance.orphaned.any and self._adopt(holding):
                 for first, count in holding.open_at(0):
                     self._run_some(holding, range(first, first + count), begun)
             else:
@@ -257,7 +257,7 @@ class InstanceShell(ConsumerShell):
                 unbegun.popleft()
 
     def _tick(self) -> None:
-        if self._instance.homeless.any:
+        if self._instance.orphaned.any:
             self._offer()  # before there is room for more: it may be one of these
         super()._tick()
         if self._closed:
@@ -279,40 +279,40 @@ class InstanceShell(ConsumerShell):
             self._engine.call_soon(self._offer)
 
     def _offer(self) -> None:
-        """Offer answers whose exchange is gone to others, and give them to their heirs."""
-        homeless, now = self._instance.homeless, self._engine.reactor.now()
+        """Offer answers whose exchange is gone to others, and give them to their successors."""
+        orphaned, now = self._instance.orphaned, self._engine.reactor.now()
         if self._closed:
             return
         self._perform(self._instance.offer(now))
-        inherited, homeless.inherited = homeless.inherited, []
-        for (holding, at), result in inherited:
+        answered, orphaned.answered = orphaned.answered, []
+        for (holding, at), result in answered:
             with suppress(RoQError):  # it is not wanted any more
                 self.answer(holding, at, [result])
-                homeless.taken += not holding.lost  # else its own exchange is gone as well
-        disinherited, homeless.disinherited = homeless.disinherited, []
-        for holding, at in disinherited:
+                orphaned.taken += not holding.lost  # else its own exchange is gone as well
+        to_run, orphaned.to_run = orphaned.to_run, []
+        for holding, at in to_run:
             holding.stages[at] = 0
             if holding.is_open(at):
                 self._run_some(holding, range(at, at + 1), self._given)
-            elif holding.lost:  # its own exchange is gone, and it may have an heir
-                homeless.given_back.append(HeldAt(holding, at))
+            elif holding.lost:  # its own exchange is gone, and it may have a successor
+                orphaned.given_back.append(HeldAt(holding, at))
                 self._offer_soon()
-        if homeless.dropped > self._dropped:
+        if orphaned.dropped > self._dropped:
             self._limited.warning(
-                "homeless", now,
+                "orphaned_answers", now,
                 "%d answers of service %s were dropped so far: their exchanges are gone, and at no "
                 "other one somebody waits for them: the requester has the answer already, or is "
                 "gone, or another instance has begun with the request",
-                homeless.dropped, self._service, event="homeless",
+                orphaned.dropped, self._service, event="orphaned_answers",
             )  # fmt: skip
-            self._dropped = homeless.dropped
-        self._handlers.note_homeless(homeless.taken, homeless.dropped)
+            self._dropped = orphaned.dropped
+        self._handlers.note_orphaned(orphaned.taken, orphaned.dropped)
 
     def _adopt(self, holding: RequestHolding) -> bool:
         """What runs here already, and was sent once more, is not run again; whether any is."""
         adopted = False
         for at in range(len(holding.states)):
-            found = self._instance.homeless.adopt(holding, at) if holding.is_open(at) else False
+            found = self._instance.orphaned.adopt(holding, at) if holding.is_open(at) else False
             if found is False:
                 continue
             adopted = True

@@ -29,7 +29,7 @@ from roq.errors import MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.model import LogId, check_seconds, wait_seconds
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, attributes_of
 from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
-from roq.protocol.homeless import sent_again
+from roq.protocol.orphaned_answers import sent_again
 from roq.protocol.requesting import (
     DELAYED_FROM,
     ENVELOPE,

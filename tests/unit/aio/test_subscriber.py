@@ -139,9 +139,12 @@ NAMES = [str(each).encode() for each in range(1, 7)]
 
 def of_three() -> PaperSubscriber:
     """Six messages, in batches of one, three and two."""
-    return PaperSubscriber(
-        batch(*NAMES[:1]), batch(*NAMES[1:4], sequence=2), batch(*NAMES[4:], sequence=5), closed=True
-    )  # fmt: skip
+    one, three, two = (
+        batch(*NAMES[:1]),
+        batch(*NAMES[1:4], sequence=2),
+        batch(*NAMES[4:], sequence=5),
+    )
+    return PaperSubscriber(one, three, two, closed=True)
 
 
 def test_a_loop_leaves_out_nothing_of_a_batch_that_was_begun_by_receive() -> None:

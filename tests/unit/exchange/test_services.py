@@ -38,11 +38,11 @@ from roq.protocol.consuming import (
     Ordered,
     read_lease,
 )
-from roq.protocol.homeless import (
-    HOMELESS,
-    Homeless,
-    HomelessAnswer,
-    Homes,
+from roq.protocol.orphaned_answers import (
+    ORPHANED,
+    AnswersOffered,
+    AnswersTaken,
+    OrphanedAnswer,
     sent_again,
     token_of,
 )
@@ -721,9 +721,9 @@ def test_an_instance_is_told_how_many_were_lost_with_a_request() -> None:
     assert attempts == {0: 2 | 1 << LOSSES_SHIFT, 1: 1}, "what had not begun was not tried"
 
 
-def homeless(instance: Party, *answers: HomelessAnswer) -> Homes:
-    instance.say(HOMELESS, requesting.encode(Homeless(7, list(answers))))
-    told = requesting.decode(instance.take(HOMELESS), Homes)
+def orphaned(instance: Party, *answers: OrphanedAnswer) -> AnswersTaken:
+    instance.say(ORPHANED, requesting.encode(AnswersOffered(7, list(answers))))
+    told = requesting.decode(instance.take(ORPHANED), AnswersTaken)
     assert told.id == 7
     return told
 
@@ -740,8 +740,8 @@ def test_an_instance_offers_answers_to_requests_that_were_sent_once_more() -> No
     there, publisher, asker, instance = service()
     instance.grant(0)
     tokens = [sent_once_more(publisher, index) for index in range(2)]
-    told = homeless(
-        instance, HomelessAnswer(tokens[0], value=b"v"), HomelessAnswer(bytes(16), value=b"w")
+    told = orphaned(
+        instance, OrphanedAnswer(tokens[0], value=b"v"), OrphanedAnswer(bytes(16), value=b"w")
     )
     assert (told.taken, told.outdated) == ([tokens[0]], [])
     assert (told.attempts, told.wait) == (4, 1.0)
@@ -750,7 +750,7 @@ def test_an_instance_offers_answers_to_requests_that_were_sent_once_more() -> No
     ((number, first, length, _),) = instance.leases
     assert (first, length) == (0, 1), "the other one alone is handed out"
     instance.done(begun=[Begun(number, 0, 1)])
-    told = homeless(instance, HomelessAnswer(tokens[1], value=b"v"))
+    told = orphaned(instance, OrphanedAnswer(tokens[1], value=b"v"))
     assert (told.taken, told.outdated) == ([], [tokens[1]])
     instance.done(answers=[Answer(number, 0, value=b"w")])
     assert [each.value for each in asker.ends()] == [b"w"]
@@ -765,7 +765,7 @@ def test_a_service_whose_setting_says_so_takes_no_answer_from_elsewhere() -> Non
     asker.told.clear()
     asker.look()
     asker.told.clear()
-    told = homeless(instance, HomelessAnswer(token, value=b"v"))
+    told = orphaned(instance, OrphanedAnswer(token, value=b"v"))
     assert (told.taken, told.outdated, told.attempts, told.wait) == ([], [], 0, 0.5)
     assert asker.ends() == []
 
@@ -775,8 +775,8 @@ def test_only_a_member_of_the_service_offers_answers_and_what_cannot_be_is_refus
     instance.grant(0)
     token = sent_once_more(publisher)
     stranger = Party(there, "stranger")
-    stranger.say(HOMELESS, requesting.encode(Homeless(1, [HomelessAnswer(token)])))
+    stranger.say(ORPHANED, requesting.encode(AnswersOffered(1, [OrphanedAnswer(token)])))
     assert stranger.told == [(b"\xffl", b"")], "it is to join first"
     assert asker.ends() == []
-    instance.say(HOMELESS, requesting.encode(Homeless(1, [HomelessAnswer(b"short")])))
+    instance.say(ORPHANED, requesting.encode(AnswersOffered(1, [OrphanedAnswer(b"short")])))
     assert instance.refusal() == "malformed"

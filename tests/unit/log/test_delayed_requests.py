@@ -11,7 +11,7 @@ from roq.model import LogId, PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.columns import PRIORITIES, pack_column, pack_sent_again
-from roq.protocol.homeless import sent_again, token_of
+from roq.protocol.orphaned_answers import sent_again, token_of
 from roq.protocol.requesting import AGAIN, AGAIN_PUBLISHER, DELAYED_FROM, Position
 
 

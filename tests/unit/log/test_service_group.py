@@ -13,7 +13,7 @@ from roq.log.free_messages import FreeMessages
 from roq.log.leases import Lease, NumberedLeases, runs_of
 from roq.log.service_group import ServiceGroup
 from roq.protocol.consuming import Run
-from roq.protocol.homeless import HomelessAnswer
+from roq.protocol.orphaned_answers import OrphanedAnswer
 from roq.protocol.requesting import (
     Answer,
     Begun,
@@ -815,8 +815,8 @@ def test_an_answer_finds_the_request_where_it_was_sent_once_more() -> None:
     desk = Desk()
     token = desk.send_again(Position(4, 2))
     other = desk.join("other", credit=0)
-    answer = HomelessAnswer(token, value=b"v")
-    assert desk.group.answer_former(other, HomelessAnswer(bytes(16))) is None
+    answer = OrphanedAnswer(token, value=b"v")
+    assert desk.group.answer_former(other, OrphanedAnswer(bytes(16))) is None
     assert desk.group.answer_former(other, answer) is True, "it is looked at for that"
     desk.group.check()
     (ended,) = desk.group.ended
@@ -835,7 +835,7 @@ def test_what_was_offered_and_is_not_confirmed_is_taken_from_its_instance() -> N
     token = desk.send_again(Position(4, 2))
     first, other = desk.join("first"), desk.join("other", credit=0)
     (lease,) = desk.leases()
-    answer = HomelessAnswer(token, RequestState.FAILED, text="as it was")
+    answer = OrphanedAnswer(token, RequestState.FAILED, text="as it was")
     assert desk.group.answer_former(other, answer) is True
     assert list(desk.group.revoked) == [(first.id, lease.number, 0)]
     assert desk.ends() == [("failed", "as it was")]
@@ -851,7 +851,7 @@ def test_what_an_instance_has_begun_takes_no_answer_from_elsewhere(once: bool) -
     first, other = desk.join("first"), desk.join("other", credit=0)
     (lease,) = desk.leases()
     assert desk.group.begin(first, Begun(lease.number, 0, 1, once))
-    answer = HomelessAnswer(token, value=b"v")
+    answer = OrphanedAnswer(token, value=b"v")
     assert desk.group.answer_former(other, answer) is False
     if once:
         desk.group.gone(first.id)  # parked
@@ -871,7 +871,7 @@ def test_what_was_given_back_and_waits_for_its_next_run_takes_one() -> None:
     assert desk.group.begin(member, Begun(lease.number, 0, 1))
     desk.group.take_back(member, lease.number, 0, 1)
     assert desk.group.give_back(member, lease.number, 0, 1, 5.0, counted=True, reason="Timeout")
-    assert desk.group.answer_former(member, HomelessAnswer(token, value=b"v")) is True
+    assert desk.group.answer_former(member, OrphanedAnswer(token, value=b"v")) is True
     desk.group.check()
     desk.pass_time(6.0, member)
     assert desk.leases() == []
@@ -880,7 +880,7 @@ def test_what_was_given_back_and_waits_for_its_next_run_takes_one() -> None:
 def test_an_answer_from_elsewhere_that_finds_no_room_is_a_failure() -> None:
     desk = Desk(store_bytes=2_048)
     token = desk.send_again(Position(4, 2))
-    answer = HomelessAnswer(token, value=bytes(4_000))
+    answer = OrphanedAnswer(token, value=bytes(4_000))
     assert desk.group.answer_former(desk.join(credit=0), answer) is True
     ((state, text),) = desk.ends()
     assert (state, "finds no room" in text) == ("failed", True)
@@ -890,7 +890,7 @@ def test_an_answer_from_elsewhere_outlives_the_process() -> None:
     desk = Desk()
     token, later = desk.send_again(Position(4, 2)), desk.send_again(Position(4, 3))
     member = desk.join(credit=0)
-    assert desk.group.answer_former(member, HomelessAnswer(token, value=b"v")) is True
+    assert desk.group.answer_former(member, OrphanedAnswer(token, value=b"v")) is True
     delta = desk.group.take_changes()
     assert delta is not None
     after = Desk()
@@ -901,8 +901,8 @@ def test_an_answer_from_elsewhere_outlives_the_process() -> None:
     assert stored is not None
     assert stored.value == b"v"
     member = after.join(credit=0)
-    assert after.group.answer_former(member, HomelessAnswer(token, value=b"w")) is None
-    assert after.group.answer_former(member, HomelessAnswer(later, value=b"w")) is True, (
+    assert after.group.answer_former(member, OrphanedAnswer(token, value=b"w")) is None
+    assert after.group.answer_former(member, OrphanedAnswer(later, value=b"w")) is True, (
         "what is open is known so again, as the log says it"
     )
     after.group.check()

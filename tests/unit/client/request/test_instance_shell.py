@@ -31,7 +31,7 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.protocol.homeless import HOMELESS, Homeless, Homes, sent_again
+from roq.protocol.orphaned_answers import ORPHANED, AnswersOffered, AnswersTaken, sent_again
 from roq.protocol.requesting import (
     ENVELOPE,
     ENVELOPE_VERSION,
@@ -73,7 +73,7 @@ class Script:
             cast("Any", self), member, self, lambda: None, lambda order: None,
             on_joined=lambda: None, on_refused=lambda error: None, at_once=at_once,
         )  # fmt: skip
-        self.homeless = (0, 0)
+        self.orphaned = (0, 0)
         self.number = 0
         self.move()
         self.timers.clear()
@@ -89,8 +89,8 @@ class Script:
         joined = Joined(id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1)
         self.come([JOIN, documents.encode(joined)])
 
-    def note_homeless(self, taken: int, dropped: int) -> None:
-        self.homeless = taken, dropped
+    def note_orphaned(self, taken: int, dropped: int) -> None:
+        self.orphaned = taken, dropped
 
     def open(self, _address: str, *, on_up: Any, on_down: Any, on_answers: Any, **_: Any) -> Script:
         self.up, self.down, self.take = on_up, on_down, on_answers
@@ -409,10 +409,10 @@ class Stranded:
         while self.script.soon:
             self.script.soon.pop(0)()
 
-    def offered(self) -> list[Homeless]:
+    def offered(self) -> list[AnswersOffered]:
         self.look()
         sent, self.script.sent[:] = list(self.script.sent), []
-        return [requesting.decode(each[1], Homeless) for each in sent if each[0] == HOMELESS]
+        return [requesting.decode(each[1], AnswersOffered) for each in sent if each[0] == ORPHANED]
 
     def come_again(self, number: int = 7) -> None:
         self.script.come(self.script.leased(number, 1, before=[1]))
@@ -423,12 +423,12 @@ def test_what_ends_when_its_exchange_is_gone_is_offered_before_there_is_room_for
     assert not stranded.holding.is_lost(0, 1)
     stranded.ends()
     stranded.look()
-    assert [each[0] for each in stranded.script.sent] == [HOMELESS]
+    assert [each[0] for each in stranded.script.sent] == [ORPHANED]
     assert stranded.script.shell.unsettled == 1, "who closes waits a little for that"
     ((told,),) = [each.answers for each in stranded.offered()]
-    stranded.script.come([HOMELESS, requesting.encode(Homes(1, [told.token], [], 4, 1.0))])
+    stranded.script.come([ORPHANED, requesting.encode(AnswersTaken(1, [told.token], [], 4, 1.0))])
     stranded.script.shell._tick()
-    assert stranded.script.homeless == (1, 0)
+    assert stranded.script.orphaned == (1, 0)
     assert stranded.script.shell.unsettled == 0
 
 
@@ -442,7 +442,7 @@ def test_what_was_answered_and_not_confirmed_is_offered_when_its_exchange_is_gon
     script.move()
     script.sent.clear()
     script.shell._tick()
-    assert HOMELESS in {each[0] for each in script.sent}
+    assert ORPHANED in {each[0] for each in script.sent}
 
 
 def test_what_ended_as_its_exchange_was_left_is_offered_as_well(
@@ -464,7 +464,7 @@ def test_what_ended_as_its_exchange_was_left_is_offered_as_well(
     script.sent.clear()
     while script.soon:
         script.soon.pop(0)()
-    assert [each[0] for each in script.sent] == [HOMELESS]
+    assert [each[0] for each in script.sent] == [ORPHANED]
 
 
 def test_a_request_that_runs_here_already_is_not_run_again_and_gets_that_answer() -> None:
@@ -479,7 +479,7 @@ def test_a_request_that_runs_here_already_is_not_run_again_and_gets_that_answer(
     (told,) = consuming.decode(done[1], Done).answers
     assert (told.lease, told.value) == (7, b"v")
     assert stranded.offered() == []
-    assert stranded.script.homeless == (1, 0)
+    assert stranded.script.orphaned == (1, 0)
 
 
 def test_a_request_that_was_answered_here_is_answered_when_it_comes_and_others_run() -> None:
@@ -513,7 +513,7 @@ def test_when_the_second_exchange_is_gone_as_well_the_answer_goes_to_the_third()
     stranded.ends(HandlerResult(RequestState.DONE, b"v"))
     ((told,),) = [each.answers for each in stranded.offered()]
     assert told.value == b"v"
-    assert stranded.script.homeless == (0, 0), "nobody has it yet"
+    assert stranded.script.orphaned == (0, 0), "nobody has it yet"
 
 
 def test_when_the_second_exchange_is_gone_as_well_what_is_to_be_run_again_runs_at_the_third() -> (
@@ -553,10 +553,10 @@ def test_that_answers_were_dropped_is_said_once(caplog: pytest.LogCaptureFixture
     stranded.ends()
     stranded.ends()
     ((one, other),) = [each.answers for each in stranded.offered()]
-    outdated = Homes(1, [], [one.token, other.token], 4, 1.0)
-    stranded.script.come([HOMELESS, requesting.encode(outdated)])
+    outdated = AnswersTaken(1, [], [one.token, other.token], 4, 1.0)
+    stranded.script.come([ORPHANED, requesting.encode(outdated)])
     for _ in range(3):
         stranded.script.shell._tick()
-    assert stranded.script.homeless == (0, 2)
+    assert stranded.script.orphaned == (0, 2)
     (record,) = caplog.records
     assert record.getMessage().startswith("2 answers of service s were dropped")

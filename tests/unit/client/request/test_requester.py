@@ -22,7 +22,7 @@ from roq.client.request.requester import Requester
 from roq.client.request.waiting_requests import InnerRequests, Sent
 from roq.model import LogId
 from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
-from roq.protocol.homeless import BEFORE, before_of
+from roq.protocol.orphaned_answers import BEFORE, before_of
 from roq.protocol.requesting import (
     ENVELOPE,
     Position,

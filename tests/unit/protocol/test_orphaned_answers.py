@@ -7,14 +7,14 @@ import pytest
 from roq.errors import RemoteProtocolError
 from roq.model import LogId
 from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX
-from roq.protocol.homeless import (
+from roq.protocol.orphaned_answers import (
     BEFORE,
     BEFORE_MAX,
     OFFERED_MAX,
     TOKEN_BYTES,
-    Homeless,
-    HomelessAnswer,
-    Homes,
+    AnswersOffered,
+    AnswersTaken,
+    OrphanedAnswer,
     before_of,
     maker_of,
     sent_again,
@@ -87,20 +87,20 @@ def test_who_has_made_a_request_that_its_exchange_has_published() -> None:
 
 def test_an_answer_is_one_or_a_failure() -> None:
     token = bytes(16)
-    done = HomelessAnswer(token, value=b"v").at(3)
+    done = OrphanedAnswer(token, value=b"v").at(3)
     assert (done.index, done.state, done.value) == (3, "done", b"v")
     for state in (RequestState.FAILED, RequestState.RUNNING, RequestState.CANCELLED):
-        assert HomelessAnswer(token, state).at(0).state is RequestState.FAILED
+        assert OrphanedAnswer(token, state).at(0).state is RequestState.FAILED
 
 
 def test_what_does_not_fit_is_refused() -> None:
     for token in (b"", bytes(15), bytes(17)):
         with pytest.raises(RemoteProtocolError):
-            decode(encode(Homeless(1, [HomelessAnswer(token)])), Homeless)
+            decode(encode(AnswersOffered(1, [OrphanedAnswer(token)])), AnswersOffered)
         with pytest.raises(RemoteProtocolError):
-            decode(encode(Homes(1, [token])), Homes)
-    many = [HomelessAnswer(bytes(16))] * (OFFERED_MAX + 1)
+            decode(encode(AnswersTaken(1, [token])), AnswersTaken)
+    many = [OrphanedAnswer(bytes(16))] * (OFFERED_MAX + 1)
     with pytest.raises(RemoteProtocolError):
-        decode(encode(Homeless(1, many)), Homeless)
-    told = Homeless(1, many[1:])
-    assert decode(encode(told), Homeless) == told
+        decode(encode(AnswersOffered(1, many)), AnswersOffered)
+    told = AnswersOffered(1, many[1:])
+    assert decode(encode(told), AnswersOffered) == told

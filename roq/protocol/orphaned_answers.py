@@ -5,7 +5,7 @@ before, and with `SENT_AGAIN` in the extension area of the batch that it does. W
 request under an earlier name, and has an answer, offers that to the exchanges of the queue:
 
     instance → exchange                          exchange → instance
-    [FF n] Homeless                              [FF n] Homes
+    [FF n] AnswersOffered                        [FF n] AnswersTaken
 
 Both are msgpack arrays. A request is named by a *token* there: a digest of the earlier name, of who
 has made the request, and of what was requested. So nobody can name it who has not had it, or read
@@ -25,7 +25,7 @@ from roq.model import LogId
 from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX, Real, Whole
 from roq.protocol.requesting import AGAIN_PUBLISHER, TEXT_MAX, Answer, Position, RequestState
 
-HOMELESS: Final = b"\xffn"
+ORPHANED: Final = b"\xffn"
 
 BEFORE: Final = "roq.request.before"
 """Property: as what a request was known before it was sent once more; with spaces between several,
@@ -43,7 +43,7 @@ _Tokens = Annotated[list[_Token], msgspec.Meta(max_length=OFFERED_MAX)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 
 
-class HomelessAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class OrphanedAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a request has ended, whose exchange is gone."""
 
     token: _Token
@@ -59,14 +59,14 @@ class HomelessAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Answer(0, index, state, self.value, self.text)
 
 
-class Homeless(msgspec.Struct, frozen=True, array_like=True):
+class AnswersOffered(msgspec.Struct, frozen=True, array_like=True):
     """An instance offers these; whoever has such a request, and nothing newer, takes the answer."""
 
     id: Whole
-    answers: Annotated[list[HomelessAnswer], msgspec.Meta(max_length=OFFERED_MAX)] = []
+    answers: Annotated[list[OrphanedAnswer], msgspec.Meta(max_length=OFFERED_MAX)] = []
 
 
-class Homes(msgspec.Struct, frozen=True, array_like=True):
+class AnswersTaken(msgspec.Struct, frozen=True, array_like=True):
     """What has become of what was offered, when that is kept; of the others there is no such
     request here (yet)."""
 

@@ -2,11 +2,11 @@
 
     runs, or is answered --its exchange is gone--> stranded --answered--> kept --offered--> taken
                                                       |                    |         |
-                                                      +----- its heir -----+         +--> dropped
+                                                      +--- its successor --+         +--> dropped
 
 The requester sends an idempotent request once more, under another name. Whichever exchange has it
 then takes the answer, if no instance has begun with it there. If this very instance is given it,
-that is the *heir*: it does not run a second time here, and gets the answer.
+that is the *successor*: it does not run a second time here, and gets the answer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from roq.client.request.request_holding import RUNS, SAID, HandlerResult, Reques
 from roq.errors import RemoteProtocolError
 from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES
-from roq.protocol.homeless import (
-    HOMELESS,
+from roq.protocol.orphaned_answers import (
     OFFERED_MAX,
-    Homeless,
-    HomelessAnswer,
-    Homes,
+    ORPHANED,
+    AnswersOffered,
+    AnswersTaken,
+    OrphanedAnswer,
     before_of,
     maker_of,
     token_of,
@@ -60,7 +60,7 @@ class HeldAt(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    answer: HomelessAnswer
+    answer: OrphanedAnswer
     size: int
     until: float
     tries: int = 0
@@ -68,39 +68,39 @@ class _Kept:
     """When it is offered next, or dropped."""
 
 
-class HomelessAnswers:
+class OrphanedAnswers:
     """Those of one instance.
 
     Attributes:
         settings: of the service, as an exchange has told them last.
-        adrift: holdings of exchanges that are gone, of which something was answered since the last
+        lost_holdings: of exchanges that are gone; something of them was answered since the last
             look; from any thread.
         given_back: likewise, what runs here no more and has no answer.
-        inherited: heirs and their answers, since the shell has looked.
-        disinherited: heirs that have to run after all, since then.
+        answered: successors and their answers, since the shell has looked.
+        to_run: successors that have to run after all, since then.
         any: whether there was something to look after when it was looked last.
         taken, dropped: answers that another exchange has taken, and that none has.
     """
 
     def __init__(self) -> None:
         self.settings = ServiceSettings()
-        self.adrift: deque[RequestHolding] = deque()
+        self.lost_holdings: deque[RequestHolding] = deque()
         self.given_back: deque[HeldAt] = deque()
-        self.inherited: list[tuple[HeldAt, HandlerResult]] = []
-        self.disinherited: list[HeldAt] = []
+        self.answered: list[tuple[HeldAt, HandlerResult]] = []
+        self.to_run: list[HeldAt] = []
         self.any = False
         self.taken = self.dropped = 0
         self._kept: dict[bytes, _Kept] = {}
-        """By token (`roq.protocol.homeless`)."""
+        """By token (`roq.protocol.orphaned_answers`)."""
         self._running: dict[bytes, HeldAt | None] = {}
-        """By token: what runs here though its exchange is gone, and its heir."""
+        """By token: what runs here though its exchange is gone, and its successor."""
         self._bytes = 0
         self._serial = 0
 
     @property
     def count(self) -> int:
         """Answers that are kept."""
-        return len(self._kept) + len(self.adrift)
+        return len(self._kept) + len(self.lost_holdings)
 
     def lose(self, holding: RequestHolding) -> int:
         """Its exchange is gone: what has an answer that may be wanted elsewhere is stranded.
@@ -118,7 +118,7 @@ class HomelessAnswers:
                     self._running[_token(holding, at)] = None
         if STRANDED in holding.states:
             self.any = True
-            self.adrift.append(holding)
+            self.lost_holdings.append(holding)
         return answered
 
     def adopt(self, holding: RequestHolding, at: int) -> HandlerResult | bool:
@@ -137,12 +137,12 @@ class HomelessAnswers:
 
     def offers(self, seats: Iterable[Seat], now: float) -> list[AskExchange]:
         """What is to be offered now, to all exchanges that are there."""
-        for _ in range(len(self.adrift)):
-            self._collect(self.adrift.popleft(), now)
+        for _ in range(len(self.lost_holdings)):
+            self._collect(self.lost_holdings.popleft(), now)
         for _ in range(len(self.given_back)):
             held = self.given_back.popleft()
             if self._running:
-                self._disinherit(_token(*held))
+                self._release(_token(*held))
         due = [token for token, kept in self._kept.items() if kept.due <= now]
         places = [seat for seat in seats if seat.phase is IN] if due else []
         offered: list[_Kept] = []
@@ -158,15 +158,15 @@ class HomelessAnswers:
         self.any = bool(self._kept or self._running)
         return [ask for seat in places for ask in self._offer(seat, offered)]
 
-    def told(self, homes: Homes) -> None:
+    def told(self, answer: AnswersTaken) -> None:
         """An exchange has said what it takes, and how often it wants to be asked."""
         self.settings = ServiceSettings(
-            reply_attempts=homes.attempts, reply_wait=homes.wait,
+            reply_attempts=answer.attempts, reply_wait=answer.wait,
             result_within=self.settings.result_within,
         )  # fmt: skip
-        for token in homes.taken:
+        for token in answer.taken:
             self.taken += self._forget(token)
-        for token in homes.outdated:
+        for token in answer.outdated:
             self.dropped += self._forget(token)
 
     def _collect(self, holding: RequestHolding, now: float) -> None:
@@ -176,9 +176,9 @@ class HomelessAnswers:
                 continue
             token = _token(holding, at)
             if result.state not in _ANSWERS:  # it has not run
-                self._disinherit(token)
-            elif (heir := self._running.pop(token, None)) is not None:
-                self.inherited.append((heir, result))
+                self._release(token)
+            elif (successor := self._running.pop(token, None)) is not None:
+                self.answered.append((successor, result))
             else:
                 self._keep(token, result, now)
 
@@ -187,14 +187,14 @@ class HomelessAnswers:
         if len(self._kept) >= KEPT_MAX or self._bytes + size > KEPT_BYTES:
             self.dropped += 1
             return
-        answer = HomelessAnswer(token, result.state, result.value, result.text)
+        answer = OrphanedAnswer(token, result.state, result.value, result.text)
         self._kept[token] = _Kept(answer, size, now + self.settings.result_within)
         self._bytes += size
 
-    def _disinherit(self, token: bytes) -> None:
-        heir = self._running.pop(token, None)
-        if heir is not None:
-            self.disinherited.append(heir)
+    def _release(self, token: bytes) -> None:
+        successor = self._running.pop(token, None)
+        if successor is not None:
+            self.to_run.append(successor)
 
     def _forget(self, token: bytes) -> bool:
         kept = self._kept.pop(token, None)
@@ -204,7 +204,7 @@ class HomelessAnswers:
     def _offer(self, seat: Seat, offered: list[_Kept]) -> Iterator[AskExchange]:
         """In messages that the exchange takes; what is larger alone it is not offered."""
         room = seat.frame_bytes - DONE_BYTES
-        some: list[HomelessAnswer] = []
+        some: list[OrphanedAnswer] = []
         size = 0
         for kept in offered:
             if kept.size > room:
@@ -217,10 +217,10 @@ class HomelessAnswers:
         if some:
             yield self._ask(seat, some)
 
-    def _ask(self, seat: Seat, some: list[HomelessAnswer]) -> AskExchange:
+    def _ask(self, seat: Seat, some: list[OrphanedAnswer]) -> AskExchange:
         self._serial += 1
-        told = requesting.encode(Homeless(self._serial, some))
-        return AskExchange(seat.exchange.log, [HOMELESS, told])
+        told = requesting.encode(AnswersOffered(self._serial, some))
+        return AskExchange(seat.exchange.log, [ORPHANED, told])
 
 
 def _is_sent_again(payload: bytes | memoryview) -> bool:

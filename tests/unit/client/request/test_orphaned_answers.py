@@ -7,13 +7,20 @@ import pytest
 from roq.client.consume.holding import ACKED, KEPT, LOST, OPEN, RETURNED, STRANDED, TOLD
 from roq.client.consume.seat import Seat, SeatPhase
 from roq.client.io.queue_connections import AskExchange
-from roq.client.request import homeless
-from roq.client.request.homeless import HeldAt, HomelessAnswers
+from roq.client.request import orphaned_answers
+from roq.client.request.orphaned_answers import HeldAt, OrphanedAnswers
 from roq.client.request.request_holding import RUNS, SAID, WAITING, HandlerResult, RequestHolding
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import requesting
 from roq.protocol.attributes import Attributes, BatchAttributes, pack_attributes
-from roq.protocol.homeless import HOMELESS, Homeless, HomelessAnswer, Homes, sent_again, token_of
+from roq.protocol.orphaned_answers import (
+    ORPHANED,
+    AnswersOffered,
+    AnswersTaken,
+    OrphanedAnswer,
+    sent_again,
+    token_of,
+)
 from roq.protocol.requesting import (
     ENVELOPE,
     ENVELOPE_VERSION,
@@ -59,19 +66,19 @@ def seat(log: LogId = HERE, frame_bytes: int = 1 << 20) -> Seat:
     return Seat(info, b"q" * 16, SeatPhase.IN, frame_bytes=frame_bytes)
 
 
-def answer(answers: HomelessAnswers, holding: RequestHolding, index: int, value: bytes) -> None:
+def answer(answers: OrphanedAnswers, holding: RequestHolding, index: int, value: bytes) -> None:
     holding.answers[index] = HandlerResult(RequestState.DONE, value)
-    answers.adrift.append(holding)
+    answers.lost_holdings.append(holding)
 
 
 def offered(asks: list[AskExchange]) -> list[tuple[LogId, list[bytes]]]:
     """To which exchange, and which values."""
-    assert {ask.frames[0] for ask in asks} <= {HOMELESS}
-    told = [(ask.log, requesting.decode(ask.frames[1], Homeless)) for ask in asks]
+    assert {ask.frames[0] for ask in asks} <= {ORPHANED}
+    told = [(ask.log, requesting.decode(ask.frames[1], AnswersOffered)) for ask in asks]
     return [(log, [each.value for each in some.answers]) for log, some in told]
 
 
-def kept(answers: HomelessAnswers, value: bytes = b"v", payload: bytes | None = None) -> bytes:
+def kept(answers: OrphanedAnswers, value: bytes = b"v", payload: bytes | None = None) -> bytes:
     """An answer is kept whose exchange is gone; gives its token."""
     payload = request() if payload is None else payload
     holding = runs(held(payload), 0)
@@ -81,7 +88,7 @@ def kept(answers: HomelessAnswers, value: bytes = b"v", payload: bytes | None = 
 
 
 def test_only_what_runs_or_is_answered_and_will_be_sent_once_more_is_an_orphan() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     holding = held(
         *[request()] * 4, request(flags=ONCE), request(flags=SILENT), b"short", *[request()] * 4
     )
@@ -99,7 +106,7 @@ def test_only_what_runs_or_is_answered_and_will_be_sent_once_more_is_an_orphan()
 
 
 def test_an_answer_is_offered_to_every_exchange_so_often_and_then_dropped() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     answers.settings = ServiceSettings(reply_attempts=3, reply_wait=2.0)
     kept(answers)
     other = LogId(3, 1)
@@ -118,7 +125,7 @@ def test_an_answer_is_offered_to_every_exchange_so_often_and_then_dropped() -> N
 
 
 def test_as_long_as_no_exchange_is_there_no_attempt_is_counted_but_the_time_of_a_request() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     answers.settings = ServiceSettings(reply_attempts=1, result_within=5.0)
     kept(answers)
     kept(answers, payload=request(1))
@@ -131,32 +138,32 @@ def test_as_long_as_no_exchange_is_there_no_attempt_is_counted_but_the_time_of_a
 
 
 def test_no_exchange_can_have_an_answer_kept_for_longer_than_its_request_may_take() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     answers.settings = ServiceSettings(result_within=5.0)
     kept(answers)
-    answers.told(Homes(1, [], [], 1 << 62, 1e18))
+    answers.told(AnswersTaken(1, [], [], 1 << 62, 1e18))
     assert len(answers.offers([seat()], 0.0)) == 1
     assert answers.offers([seat()], 5.0) == []
     assert (answers.count, answers.dropped) == (0, 1)
 
 
 def test_what_is_taken_or_outdated_is_offered_no_more() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     tokens = [kept(answers, payload=request(number)) for number in range(3)]
     answers.offers([seat()], 0.0)
-    answers.told(Homes(1, tokens[:1], tokens[1:2], 2, 0.5))
+    answers.told(AnswersTaken(1, tokens[:1], tokens[1:2], 2, 0.5))
     assert (answers.taken, answers.dropped, answers.count) == (1, 1, 1)
-    answers.told(Homes(1, tokens[:1], tokens[1:2], 2, 0.5))
+    answers.told(AnswersTaken(1, tokens[:1], tokens[1:2], 2, 0.5))
     assert (answers.taken, answers.dropped, answers.count) == (1, 1, 1), "told twice"
     assert answers.settings.reply_wait == 0.5, "as the exchange says now"
     assert len(answers.offers([seat()], 1.0)) == 1
-    answers.told(Homes(2, [], [], 0, 0.5))
+    answers.told(AnswersTaken(2, [], [], 0, 0.5))
     answers.offers([seat()], 1.5)
     assert (answers.dropped, answers.count) == (2, 0), "the service wants none any more"
 
 
 def test_if_the_service_says_never_nothing_is_kept() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     answers.settings = ServiceSettings(reply_attempts=0)
     holding = runs(held(request()), 0)
     assert answers.lose(holding) == 0
@@ -165,21 +172,21 @@ def test_if_the_service_says_never_nothing_is_kept() -> None:
 
 
 def test_what_has_not_run_is_no_answer() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     holding = runs(held(request(), request()), 0, 1)
     answers.lose(holding)
     holding.answers[0] = HandlerResult(RequestState.LATE)
     holding.answers[1] = HandlerResult(RequestState.FAILED, text="it raised")
-    answers.adrift.append(holding)
+    answers.lost_holdings.append(holding)
     (ask,) = answers.offers([seat()], 0.0)
-    (told,) = requesting.decode(ask.frames[1], Homeless).answers
+    (told,) = requesting.decode(ask.frames[1], AnswersOffered).answers
     assert (told.state, told.text) == ("failed", "it raised")
 
 
 def test_what_is_kept_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homeless, "KEPT_BYTES", 3 * homeless.OVERHEAD_BYTES + 10)
-    monkeypatch.setattr(homeless, "KEPT_MAX", 2)
-    answers = HomelessAnswers()
+    monkeypatch.setattr(orphaned_answers, "KEPT_BYTES", 3 * orphaned_answers.OVERHEAD_BYTES + 10)
+    monkeypatch.setattr(orphaned_answers, "KEPT_MAX", 2)
+    answers = OrphanedAnswers()
     kept(answers, bytes(1_000), request(0))
     for number in range(1, 4):
         kept(answers, b"v", request(number))
@@ -188,7 +195,7 @@ def test_what_is_kept_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_answers_travel_in_messages_that_their_exchange_takes() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     for number in range(3):
         kept(answers, bytes([number]) * 3_000, request(number))
     kept(answers, b"large" * 2_000, request(3))
@@ -201,7 +208,7 @@ def test_answers_travel_in_messages_that_their_exchange_takes() -> None:
 
 
 def test_a_request_that_was_answered_here_before_is_not_run_again() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     kept(answers)
     answers.offers([], 0.0)
     again = held(request(), request(1), log=HERE, before={0: Position(5, 0), 1: Position(5, 0)})
@@ -212,7 +219,7 @@ def test_a_request_that_was_answered_here_before_is_not_run_again() -> None:
 
 
 def test_a_request_that_runs_here_is_waited_for_by_one_heir() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     holding = runs(held(request()), 0)
     answers.lose(holding)
     again = held(request(), log=HERE, before={0: Position(5, 0)})
@@ -220,30 +227,30 @@ def test_a_request_that_runs_here_is_waited_for_by_one_heir() -> None:
     assert answers.adopt(again, 0) is False, "it has one"
     answer(answers, holding, 0, b"v")
     assert answers.offers([seat()], 0.0) == []
-    assert answers.inherited == [(HeldAt(again, 0), HandlerResult(RequestState.DONE, b"v"))]
+    assert answers.answered == [(HeldAt(again, 0), HandlerResult(RequestState.DONE, b"v"))]
     assert answers.count == 0
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_what_has_no_answer_leaves_its_heir_to_run(*, late: bool) -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     holding = runs(held(request()), 0)
     answers.lose(holding)
     again = held(request(), log=HERE, before={0: Position(5, 0)})
     assert answers.adopt(again, 0) is True
     if late:
         holding.answers[0] = HandlerResult(RequestState.LATE)
-        answers.adrift.append(holding)
+        answers.lost_holdings.append(holding)
     else:
         answers.given_back.append(HeldAt(holding, 0))
     answers.offers([seat()], 0.0)
-    assert answers.disinherited == [HeldAt(again, 0)]
+    assert answers.to_run == [HeldAt(again, 0)]
     assert not answers.any
 
 
 def test_the_answer_of_the_first_run_finds_the_third_home() -> None:
     """Two exchanges are gone, one after the other: what is known of the first is still found."""
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     holding = runs(held(request()), 0)
     answers.lose(holding)
     told = sent_again(sent_again({}, GONE, Position(5, 0)), LogId(7, 1), Position(1, 0))
@@ -255,7 +262,7 @@ def test_the_answer_of_the_first_run_finds_the_third_home() -> None:
 
 
 def test_attributes_that_cannot_be_read_name_nothing() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     kept(answers)
     answers.offers([], 0.0)
     batch = Batch([request()], "s/do", MAKER, 0, 0, 0, BatchAttributes(b"\xc1", 0, 1))
@@ -267,9 +274,9 @@ def test_attributes_that_cannot_be_read_name_nothing() -> None:
 
 
 def test_an_answer_as_it_travels() -> None:
-    answers = HomelessAnswers()
+    answers = OrphanedAnswers()
     token = kept(answers)
     (ask,) = answers.offers([seat()], 0.0)
-    assert requesting.decode(ask.frames[1], Homeless) == Homeless(
-        1, [HomelessAnswer(token, RequestState.DONE, b"v")]
+    assert requesting.decode(ask.frames[1], AnswersOffered) == AnswersOffered(
+        1, [OrphanedAnswer(token, RequestState.DONE, b"v")]
     )

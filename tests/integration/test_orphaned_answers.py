@@ -110,5 +110,5 @@ def test_if_the_queue_says_so_answers_go_nowhere_else(client: roq.Cluster, queue
         slow.may_end.set()
         assert pending.result(30).startswith("7 after 2")
     assert slow.begun == [7, 7]
-    assert (slow.service.stats.elsewhere, slow.service.stats.homeless) == (0, 0)
+    assert (slow.service.stats.elsewhere, slow.service.stats.orphaned) == (0, 0)
     slow.service.drain()
