@@ -287,14 +287,15 @@ def test_a_queue_goes_on_without_a_disk_that_is_not_mounted_and_with_it_when_it_
         assert advice in x1.reason
         assert advice in health(running)
         assert advice in (tmp_path / "log" / "host-127.0.0.2.log").read_text()
-        with traffic(running, publishers=1) as more:
-            more.pause(0.5)
+        with client.publisher("orders") as publisher:
+            for _ in range(100):
+                publisher.publish(b"m").result(10)
             assert not logs.exists(), "no other log was begun"
             elsewhere.rename(logs)
             assert until(lambda: states(client) == {"x1": "running", "x2": "running"}, 60)
-            more.finish()
+            publisher.publish(b"m").result(10)
         with client.subscriber("orders", topic="", start="earliest", timeout=60) as subscriber:
-            for _ in range(load.published[0] + more.published[0]):
+            for _ in range(load.published[0] + 101):
                 assert subscriber.receive(timeout=60) is not None
         assert client.describe("orders").reasons == []
 
