@@ -201,7 +201,7 @@ def test_an_existing_queue_is_an_error_unless_that_is_fine_and_it_is_as_durable(
 ) -> None:
     managers.answers[2010] = QueueExists("there is one")
     managers.answers[2104] = description("flush")
-    with pytest.raises(QueueExists, match="there is one"):
+    with pytest.raises(QueueExists, match="queue 'q' exists already"):
         cluster.create_queue("q")
     cluster.create_queue("q", exists_ok=True)
     cluster.create_queue("q", exists_ok=True, durability="flush")
