@@ -47,13 +47,7 @@ from roq.client.request.request_holding import (
 from roq.client.request.workers import Workers
 from roq.errors import InvalidRequest, LeaseLost, RoQError, brief, whole
 from roq.protocol.consuming import clean
-from roq.protocol.requesting import (
-    ENVELOPE,
-    ENVELOPE_VERSION,
-    TEXT_MAX,
-    RequestState,
-    quick,
-)
+from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, TEXT_MAX, RequestState, quick
 
 SECOND_US: Final = 1_000_000
 LATELY_SECONDS: Final = 10.0

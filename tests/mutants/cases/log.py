@@ -372,8 +372,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            own = (still >> answer.index & bits_at(", "            own = (bits_at("),
         ("        if self._requests.once(offset) or self._due(", "        if self._due("),
         (" or self._due(appended_us(record[1])) <= self._clock:\n", ":\n"),
-        ("        message = None if named != position else delayed_message(named)\n",
-         "        message = None\n"),
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
         ("self.outcomes.put_state if delayed else self.outcomes.note", "self.outcomes.note"),
         ("        self._requests.confirm(lease, bits)  # also of what was recalled\n", ""),
@@ -389,10 +387,18 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/log/delayed_requests.py",
         ("tests/unit/log/test_delayed_requests.py",),
-        ("        if any(memoryview(data)[_LINK_NUMBER]):", "        if False:\n"),
+        ("        if link and not (", "        if False and not ("),
+        ("        if link and not (", "        if link or not ("),
+        ("None if link else self._add(place, properties)", "self._add(place, properties)"),
         ("            del self._where[found[0]]\n", "            pass\n"),
         ("        if named is None or named in self._where:\n", "        if named is None:\n"),
         ("        delayed = named.offset >= DELAYED_FROM\n", "        delayed = True\n"),
+    ),
+    *mutants(
+        "roq/log/delayed_requests.py",
+        REQUESTS,
+        ("        message = None if named in self._where else delayed_message(named)\n",
+         "        message = None\n"),
     ),
     *mutants(
         "roq/log/open_requests.py",

@@ -54,10 +54,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("                if threading.current_thread() is asks:", "                if False:"),
     ),
     *mutants(
+        "roq/client/request/request_holding.py",
+        REQUESTS,
+        ("if states[at] != LOST)", "if states[at] >= 0)"),
+    ),
+    *mutants(
         "roq/client/request/instance.py",
         REQUESTS,
         ("        if rests == self._moves():\n", "        if False:\n"),
-        ("if states[at] != LOST)", "if states[at] >= 0)"),
         ("len(run) - holding.states.count(LOST, run.start, run.stop) for", "len(run) for"),
         ("max(0, self._used() - held)", "0"),
         ("            holding.begun = holding.started\n", "            pass\n"),

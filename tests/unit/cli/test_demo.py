@@ -103,7 +103,7 @@ def test_a_log_gets_a_line_at_each_step_and_how_far_the_lanes_are(
     ("end", "code", "text"),
     [
         (outcome(equal=False), 1, "what came out is not what went in: see the table above"),
-        (None, 1, "interrupted"),
+        (None, 130, "it was interrupted"),
         (Unavailable("publisher 1 has ended"), 1, "publisher 1 has ended"),
         (StartFailed("no Java", 69), 69, "no Java"),
     ],
@@ -135,7 +135,7 @@ def test_at_a_terminal_each_lane_has_a_bar_and_how_much_of_it_is_through(
         SimpleNamespace(name="subscriber 1", publishes=False, messages=0, total=0),
     ]
     monkeypatch.setattr(PaperDemo, "lanes", property(lambda _: lanes, lambda *_: None), False)
-    assert play(None).exit_code == 1
+    assert play(None).exit_code == 130
     ends = {tuple(line.split()[-4:]) for line in terminal.export_text().splitlines()}
     assert ("25", "%", "250", "0/s") in ends
     assert ("100", "%", "0", "0/s") in ends, "one with nothing to do has done it"

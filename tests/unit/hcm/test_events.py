@@ -30,7 +30,7 @@ def every_event(host: Host) -> list[events.Event]:
         events.Exited(spec.child, spec.epoch, "ended by signal 9", "last words"),
         events.Spawned("nobody.x1", 3, 77),
         events.SpawnFailed("nobody.x1", 3, "no memory"),
-        events.Erased(ASKED, found=True),
+        events.Erased(events.Erase("orders", QUEUE_ID, 1, asked=ASKED), found=True),
         events.LeaderAnswered(HostReportAck(cluster="c1")),
         events.LeaderAnswered(Unavailable("no answer")),
         events.LeaderLost("tcp://127.0.0.1:5000", "closed"),

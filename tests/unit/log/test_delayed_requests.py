@@ -15,14 +15,16 @@ from roq.protocol.orphaned_answers import sent_again, token_of
 from roq.protocol.requesting import AGAIN, AGAIN_PUBLISHER, DELAYED_FROM, Position
 
 
-def batch(*names: str, link_number: int = 0, publisher: str = "aa" * 16) -> bytes:
+def batch(
+    *names: str, link_number: int = 0, publisher: str = "aa" * 16, extensions: bytes = b""
+) -> bytes:
     given = {
         index: Attributes(None, (), {"roq.delayed.id": name, "roq.delayed.publisher": publisher}, 0)
         for index, name in enumerate(names)
     }
     return pack(
         [b"x"] * len(names), publisher=PublisherId(b"e" * 16), epoch=0, link_number=link_number,
-        first_sequence=0, created_us=0, attributes=pack_attributes(given),
+        first_sequence=0, created_us=0, attributes=pack_attributes(given), extensions=extensions,
     )  # fmt: skip
 
 
@@ -82,9 +84,10 @@ def test_what_comes_out_of_a_transaction_is_known_by_where_it_is() -> None:
     delayed.check(set())
 
 
-def test_only_an_exchange_says_so() -> None:
+@pytest.mark.parametrize("extensions", [b"", pack_sent_again()])
+def test_only_an_exchange_says_so(extensions: bytes) -> None:
     delayed = DelayedRequests()
-    delayed.opened(7, 1, batch(name(1), link_number=1))
+    delayed.opened(7, 1, batch(name(1), link_number=1, extensions=extensions))
     assert delayed.where(known(1)) == known(1)
 
 
