@@ -59,7 +59,7 @@ from roq.log.segments import (
     SegmentLog,
 )
 from roq.log.snapshot import LogSnapshot, Recovered, decode_snapshot
-from roq.log.which_count import EPOCHS_END, Whose, sort_out
+from roq.log.valid_segments import EPOCHS_END, Whose, sort_out
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 PROBLEMS_MAX: Final = 100

@@ -32,7 +32,7 @@ from roq.log.segment_reader import (
     scan,
     scan_index,
 )
-from roq.log.which_count import SegmentPlace, Whose, sort_out
+from roq.log.valid_segments import SegmentPlace, Whose, sort_out
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
 _PIECE: Final = 1024 * 1024

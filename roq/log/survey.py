@@ -12,7 +12,7 @@ from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
 from roq.log.segment_reader import scan
-from roq.log.which_count import SegmentPlace, Whose, sort_out
+from roq.log.valid_segments import SegmentPlace, Whose, sort_out
 from roq.protocol.entry import IDENTITY, read_entry
 
 

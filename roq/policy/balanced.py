@@ -27,7 +27,7 @@ from roq.model import PublisherId
 from roq.policy.growth import BYTES_PER_MB, may_grow, needed, reason_to_grow, watch_exchanges
 from roq.policy.known import OVERLOAD
 from roq.policy.loads import Loads
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, TARGET, plan
 from roq.policy.relief import (
     count_round,

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Final
 
 from roq.model import ElasticRules, exchange_name
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import HostView, QueueView
 from roq.policy.verdict import AT_ONCE_MAX
 

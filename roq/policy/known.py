@@ -19,7 +19,7 @@ from typing import Final
 
 from roq.model import exchange_name
 from roq.policy.growth import may_grow, watch_exchanges
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import Decision, ExchangeView, Grow, Memory, Move, QueueView
 
 OVERLOAD: Final = 1.10

@@ -27,7 +27,7 @@ from roq.model import PublisherId, exchange_name
 from roq.policy.growth import CLEAR
 from roq.policy.known import FULL, GAIN, OVERLOAD
 from roq.policy.loads import IMPROVEMENT, Loads
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import QueueView
 
 RELIEVED: Final = 1.00

@@ -15,7 +15,7 @@ from typing import Final
 from roq.policy.emptying import emptying
 from roq.policy.growth import may_scale, signals
 from roq.policy.loads import shares_of
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import ExchangeView, Move, QueueView, Shrink
 
 CARRIED: Final = 0.70

@@ -11,7 +11,7 @@ from typing import Final
 
 from roq.model import exchange_name
 from roq.policy.growth import may_grow, may_scale, watch_exchanges
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import (
     Decision,
     ExchangeView,

@@ -13,7 +13,7 @@ from typing import Final
 from roq.model import PublisherId, exchange_name
 from roq.policy.known import FULL, OVERLOAD
 from roq.policy.loads import Loads, Shares, shares_of
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import PublisherView, QueueView
 from roq.policy.verdict import STRIPES_MAX
 

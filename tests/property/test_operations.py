@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from roq.errors import NotLeader, RegistryAway
 from roq.gcm.change import admission
 from roq.gcm.change.operations import Operations
-from roq.gcm.change.steps import Admit, Call, Calls, Saga, Save
+from roq.gcm.change.saga_steps import Admit, Call, Calls, Saga, Save
 from roq.gcm.events import AskHost, Commit, Effect, HangUp, Reply
 from roq.protocol.control import Done
 from roq.protocol.public_answers import done

@@ -24,7 +24,7 @@ from roq.exchange.commit import CommitGate, SyncGate
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.steps import Saga
+from roq.gcm.change.saga_steps import Saga
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect

@@ -22,7 +22,7 @@ from roq.client.publish.replay import ReplayBuffers
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.registry_contract import Fence, Leadership, SessionState
 from roq.exchange.backpressure import Backpressure
-from roq.gcm.change.steps import without_exchange
+from roq.gcm.change.saga_steps import without_exchange
 from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.records import ExchangeRecord

@@ -17,8 +17,7 @@ from roq.errors import (
     NotEmpty,
     RequestError,
 )
-from roq.gcm.change.scaling_rules import one_exchange
-from roq.gcm.change.steps import (
+from roq.gcm.change.saga_steps import (
     OPEN_ERRORS,
     Admit,
     Call,
@@ -33,6 +32,7 @@ from roq.gcm.change.steps import (
     with_problem,
     without_exchange,
 )
+from roq.gcm.change.scaling_rules import one_exchange
 from roq.gcm.events import Change, LogLine, Put
 from roq.gcm.state.queues import MONITOR, Queue, transactions_of
 from roq.gcm.state.records import (

@@ -18,7 +18,7 @@ import msgspec
 from roq.errors import Busy, HostNotFound, NoCapacity, RequestError
 from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.replacement import ReplacementSagas
-from roq.gcm.change.steps import Call, Calls, Emit, NoRoom, Part, Saga, Save, Steps
+from roq.gcm.change.saga_steps import Call, Calls, Emit, NoRoom, Part, Saga, Save, Steps
 from roq.gcm.events import LogLine, Put
 from roq.gcm.state.hosts import LOST, UNMANAGED, Hosts, Schedule
 from roq.gcm.state.queues import MONITOR, Queue

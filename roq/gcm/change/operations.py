@@ -17,7 +17,18 @@ from typing import Final, TypeAlias
 from roq.errors import Busy, HostNotFound, Interrupted, RegistryAway, RequestError
 from roq.gcm.change import admission
 from roq.gcm.change.fairness import FairLine, has_share
-from roq.gcm.change.steps import Admit, Call, Calls, Draw, Emit, Outcome, Result, Saga, Save, Step
+from roq.gcm.change.saga_steps import (
+    Admit,
+    Call,
+    Calls,
+    Draw,
+    Emit,
+    Outcome,
+    Result,
+    Saga,
+    Save,
+    Step,
+)
 from roq.gcm.events import AskHost, Commit, DrawEpoch, Effect, HangUp, Reply
 from roq.protocol import documents
 from roq.protocol.control import Control, StartExchange, StartMonitor

@@ -9,7 +9,7 @@ import msgspec
 
 from roq.errors import LogMissing, QueueExists, QueueStopped, RequestError
 from roq.gcm.change.replacement import ReplacementSagas
-from roq.gcm.change.steps import (
+from roq.gcm.change.saga_steps import (
     OPEN_ERRORS,
     Admit,
     Call,

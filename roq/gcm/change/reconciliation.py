@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roq.gcm.change.host import READ_SECONDS, VACATE_SECONDS
-from roq.gcm.change.steps import Call, Calls, Emit, Part, Saga, Steps, has_erased, not_told
+from roq.gcm.change.saga_steps import Call, Calls, Emit, Part, Saga, Steps, has_erased, not_told
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import EVERYTHING, DepartedRecord, RemovedLog

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from roq.errors import LogMissing, RequestError
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.steps import OPEN_ERRORS, Emit, NoRoom, Part, Steps
+from roq.gcm.change.saga_steps import OPEN_ERRORS, Emit, NoRoom, Part, Steps
 from roq.gcm.events import LogLine
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue

@@ -28,7 +28,7 @@ from roq.gcm.change.host import HostSagas
 from roq.gcm.change.queue import QueueSagas
 from roq.gcm.change.reconciliation import Reconciliation
 from roq.gcm.change.replacement import ReplacementSagas
-from roq.gcm.change.steps import Steps
+from roq.gcm.change.saga_steps import Steps
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues

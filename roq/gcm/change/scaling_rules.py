@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import InvalidRequest, RequestError
-from roq.gcm.change.steps import Emit, Saga, Save
+from roq.gcm.change.saga_steps import Emit, Saga, Save
 from roq.gcm.events import Effect, ForgetListener, PushRules, Put
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import Snapshot, encode, listeners_path, rules_path

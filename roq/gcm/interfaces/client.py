@@ -12,9 +12,9 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.change.operations import Operations
+from roq.gcm.change.saga_steps import Emit, NoRoom, Part, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
-from roq.gcm.change.steps import Emit, NoRoom, Part, Saga
 from roq.gcm.events import ClientFrame, Effect, LogLine, Reply
 from roq.gcm.interfaces.reports import Reports
 from roq.gcm.provision.hosts import Provisioning

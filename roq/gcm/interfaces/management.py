@@ -7,9 +7,9 @@ from typing import Final
 
 from roq.errors import InvalidRequest, QueueNotFound, RegistryAway, RequestError
 from roq.gcm.change.operations import Operations
+from roq.gcm.change.saga_steps import Call, Calls, Emit, NoRoom, Part, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
-from roq.gcm.change.steps import Call, Calls, Emit, NoRoom, Part, Saga
 from roq.gcm.events import Effect, LogLine, ManagementFrame, Reply
 from roq.gcm.interfaces import views
 from roq.gcm.interfaces.client import malformed

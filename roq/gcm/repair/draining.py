@@ -13,8 +13,8 @@ from typing import Final
 
 from roq.errors import RegistryAway, RequestError
 from roq.gcm.change.operations import Operations
+from roq.gcm.change.saga_steps import Emit, NoRoom, Saga
 from roq.gcm.change.sagas import Sagas
-from roq.gcm.change.steps import Emit, NoRoom, Saga
 from roq.gcm.events import Effect, LogLine
 from roq.gcm.provision.hosts import Provisioning
 from roq.gcm.state.hosts import Hosts, Schedule

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 from roq.errors import RequestError
 from roq.gcm.change.operations import Operations
+from roq.gcm.change.saga_steps import Emit, NoRoom, Saga
 from roq.gcm.change.sagas import Sagas
-from roq.gcm.change.steps import Emit, NoRoom, Saga
 from roq.gcm.events import Effect, LogLine
 from roq.gcm.provision.hosts import Provisioning
 from roq.gcm.state.heartbeats import Heartbeats

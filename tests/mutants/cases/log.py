@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if segment.name in self._made_again:\n", "        if False:\n"),
     ),
     *mutants(
-        "roq/log/which_count.py",
+        "roq/log/valid_segments.py",
         DISK,
         ("    if (head.base, head.epoch) != (place.base, place.epoch):\n", "    if False:\n"),
         ("    if (head.queue, head.exchange, head.generation) != whose:\n", "    if False:\n"),

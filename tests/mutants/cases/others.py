@@ -129,7 +129,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if missing is not None:\n", "            if False:\n"),
     ),
     *mutants(
-        "roq/gcm/change/steps.py",
+        "roq/gcm/change/saga_steps.py",
         ("tests/unit/gcm/test_durable.py",),
         ("queue.record.durable and queue.generation(exchange) > 0", "queue.record.durable"),
         ("queue.record.durable and queue.generation(exchange) > 0", "False"),
@@ -195,7 +195,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        yield from steps.save(_in"),
     ),
     *mutants(
-        "roq/gcm/change/steps.py",
+        "roq/gcm/change/saga_steps.py",
         REMOVED,
         ("        self.queues.defects.pop(LOGS, None)", "        pass"),
         ("        if erase:\n            answered", "        if False:\n            answered"),
@@ -425,7 +425,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        del self._pending[token]\n        self._admission", "        self._admission"),
     ),
     *mutants(
-        "roq/gcm/change/steps.py", ("tests/unit/gcm/change/test_steps.py",),
+        "roq/gcm/change/saga_steps.py", ("tests/unit/gcm/change/test_saga_steps.py",),
         ("not 0 < epoch < answer.no_log_since", "not 0 < epoch <= answer.no_log_since"),
         ("            count[host] = count.get(host, 0) + 1\n", ""),
     ),

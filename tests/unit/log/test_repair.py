@@ -27,7 +27,7 @@ from roq.log.recovery import ASIDE_SUFFIX, open_log
 from roq.log.repair import Way, plan, repair
 from roq.log.segments import SegmentLog
 from roq.log.survey import LogSurvey, holds_nothing
-from roq.log.which_count import EPOCHS_END
+from roq.log.valid_segments import EPOCHS_END
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 HALF = META + NEW_SUFFIX

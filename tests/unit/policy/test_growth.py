@@ -9,7 +9,7 @@ from queue_views import at, queue
 
 from roq.model import ElasticRules
 from roq.policy.growth import BYTES_PER_MB, may_grow, needed, reason_to_grow, watch_exchanges
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import HostView, Memory, QueueView
 
 HALF = [(1, 0.25), (2, 0.25)]

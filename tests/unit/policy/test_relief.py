@@ -3,7 +3,7 @@ from queue_model import LIMIT
 from queue_views import at, queue
 
 from roq.policy.loads import Loads
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.relief import RESIGN_HITS, count_round, flickering, is_resigned, overloaded, relieve
 from roq.policy.snapshot import ExchangeView, Memory, Move
 

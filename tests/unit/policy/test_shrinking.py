@@ -7,7 +7,7 @@ from queue_views import at, queue
 
 from roq.model import ElasticRules
 from roq.policy.growth import BYTES_PER_MB
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.shrinking import (
     PATIENCE_MAX_SECONDS,
     PATIENCE_SECONDS,

@@ -2,7 +2,7 @@ from queue_model import publisher
 from queue_views import at, queue
 
 from roq.policy.loads import Loads
-from roq.policy.marks import Marks
+from roq.policy.memory import Marks
 from roq.policy.snapshot import Memory, QueueView, Stripe
 from roq.policy.striping import gather, spread, too_big
 

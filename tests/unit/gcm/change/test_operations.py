@@ -16,7 +16,7 @@ from roq.gcm.change.operations import (
     WAITING_MAX,
     Operations,
 )
-from roq.gcm.change.steps import Admit, Call, Calls, Draw, Emit, Saga, Save, Step
+from roq.gcm.change.saga_steps import Admit, Call, Calls, Draw, Emit, Saga, Save, Step
 from roq.model import Limits
 from roq.protocol.control import Control, Done, StartMonitor, StopQueue
 from roq.timing import ADMISSION_SECONDS, OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from gcm_script import PaperHost, Script
 
-from roq.gcm.change.steps import _start_call
+from roq.gcm.change.saga_steps import _start_call
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import STARVED_SECONDS
 from roq.gcm.state.losses import Loss, LossKind, loss

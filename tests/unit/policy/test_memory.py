@@ -1,4 +1,4 @@
-from roq.policy.marks import MARKS_MAX, Marks
+from roq.policy.memory import MARKS_MAX, Marks
 from roq.policy.snapshot import Memory
 
 

@@ -7,7 +7,7 @@ from memory_files import MemoryFiles
 
 from roq.log.files import segment_name
 from roq.log.records import SegmentHead, pack_head
-from roq.log.which_count import EPOCHS_END, SegmentPlace, Whose, counting, sort_out
+from roq.log.valid_segments import EPOCHS_END, SegmentPlace, Whose, counting, sort_out
 
 OURS = Whose(b"q" * 16, 3, 5)
 

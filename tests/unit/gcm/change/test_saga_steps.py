@@ -6,7 +6,7 @@ from gcm_script import CLUSTER, PaperHost, Script
 
 from roq.errors import Busy, RegistryAway, RequestError
 from roq.gcm import events
-from roq.gcm.change.steps import (
+from roq.gcm.change.saga_steps import (
     Result,
     Steps,
     exchange_hosts,
