@@ -163,6 +163,11 @@ def up(
             log_level=log_level,
             log_format=log_format,
         )
+        if zookeeper and data_dir is None:
+            note(
+                "Logs of durable queues lie in a temporary folder that goes with this cluster, and "
+                "the registry stays: name --data-dir, or such queues will lack their logs."
+            )
         _Shell(settings).run()
     except StartFailed as error:
         raise Failed(text_of(error), error.exit_code) from None

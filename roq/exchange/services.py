@@ -352,7 +352,8 @@ class Services(Generic[B]):
     def _take_in(self, peer: _Speaks[B], document: bytes) -> None:
         """An instance has answers to requests whose exchange is gone."""
         offered, group, owed = requesting.decode(document, AnswersOffered), peer.group, self._owed()
-        if not isinstance(group, ServiceGroup) or len(owed) >= OWED_MAX:
+        full = not offered.answers or len(owed) >= OWED_MAX
+        if full or not isinstance(group, ServiceGroup):
             return  # it says so again
         taken, outdated = list[bytes](), list[bytes]()
         attempts, wait = group.service.reply_attempts, group.service.reply_wait
@@ -361,7 +362,7 @@ class Services(Generic[B]):
             if counts is not None:
                 (taken if counts else outdated).append(each.token)
         self._after(group)
-        told = requesting.encode(AnswersTaken(offered.id, taken, outdated, attempts, wait))
+        told = requesting.encode(AnswersTaken(taken, outdated, attempts, wait))
         owed.append(peer.send(ORPHANED, told))
 
     def gone(self, route: bytes) -> None:

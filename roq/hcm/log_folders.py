@@ -72,12 +72,13 @@ class LogFolders:
     def left(self) -> list[tuple[str, Path]]:
         """The logs that `erase` has left, with the names of their exchanges (`orders.x1`)."""
         found = []
-        for mark in self._folder.glob(f"*/*{_LEFT}"):
-            try:
-                found.append((mark.read_text("utf-8"), mark.with_suffix("")))
-            except (OSError, ValueError):
-                continue
-        return [(child, path) for child, path in found if path.is_dir()]
+        with contextlib.suppress(OSError):  # the disk gives none now, and is asked again
+            for mark in self._folder.glob(f"*/*{_LEFT}"):
+                with contextlib.suppress(OSError, ValueError):
+                    path = mark.with_suffix("")
+                    if path.is_dir():
+                        found.append((mark.read_text("utf-8"), path))
+        return found
 
     def erase(self, child: str, queue_id: bytes, number: int, *, empty: bool = False) -> bool:
         """Remove the log of an exchange; another one of that name would begin anew at once.

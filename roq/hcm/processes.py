@@ -196,7 +196,7 @@ class Processes:
         try:
             found = self.erase(effect.queue, effect.queue_id, effect.number, empty=effect.empty)
             yield Erased(effect, found)
-        except LogRefused as error:
+        except (LogRefused, OSError) as error:
             log.warning("%s", error, extra={"event": "log_stays"})
             yield Erased(effect, found=True, problem=str(error))
 
@@ -319,7 +319,7 @@ class Processes:
             runs = child in self._running
             try:
                 found |= runs or self._logs.erase(child, queue_id, each, empty=empty)
-            except LogRefused as error:
+            except (LogRefused, OSError) as error:
                 refused.append(str(error))
         if refused:
             raise LogRefused("; ".join(refused[:LEFT_MAX]))

@@ -28,7 +28,7 @@ from roq.protocol.requesting import (
     named_by,
 )
 
-TOKENS_MAX: Final = 100_000
+TOKENS_MAX: Final = 10_000
 """Of one service at one exchange; of what is more, no answer is taken that was given elsewhere."""
 _HEADER: Final = Struct("<6xH32xQ")
 """Of a batch: bytes of its extension area, and the link number; 0: the exchange has published it
@@ -40,11 +40,18 @@ class FormerNames:
 
     Attributes:
         tokens: by where a request is (`roq.protocol.orphaned_answers`).
+        read: requests that were looked at for it so far; each takes some 30 µs.
     """
 
     def __init__(self) -> None:
         self.tokens: dict[Position, list[bytes]] = {}
+        self.read = 0
         self._where: dict[bytes, Position] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether no more are noted."""
+        return len(self._where) >= TOKENS_MAX
 
     def clear(self) -> None:
         """None is open."""
@@ -59,8 +66,9 @@ class FormerNames:
         Args:
             maker: who has made it.
         """
+        self.read += 1
         for name in before_of(properties):
-            if len(self._where) >= TOKENS_MAX:
+            if self.full:
                 return
             token = token_of(*name, maker, payload)
             if self._where.setdefault(token, place) == place:
@@ -130,7 +138,9 @@ class DelayedRequests:
         again: list[Position] = []
         data = cast("bytes", batch)  # it may be a message as it was received
         ext, link = _HEADER.unpack_from(data)
-        if link and not (ext and read_sent_again(data, HEADER_BYTES, HEADER_BYTES + ext)):
+        if link and (self.former.full or not ext):
+            return again
+        if link and not read_sent_again(data, HEADER_BYTES, HEADER_BYTES + ext):
             return again
         try:
             header = read_header(data)

@@ -56,7 +56,8 @@ from roq.protocol.requesting import (
 B = TypeVar("B")
 
 AHEAD_MAX: Final = 1_000
-"""Batches that are looked at in one tick though nobody takes them."""
+NAMES_AHEAD_MAX: Final = 500
+"""Looked at in one tick though nobody takes them: batches; of these, requests sent once more."""
 CLOCK_SECONDS: Final = 0.5
 """The clock of a group is so old at most: so much more time an instance has to confirm."""
 SECOND_US: Final = 1_000_000
@@ -161,14 +162,12 @@ class ServiceGroup(ConsumerGroup[B]):
         return bits.bit_count()
 
     def answer_former(self, member: Member, answer: OrphanedAnswer) -> bool | None:
-        """An instance says how a request has ended that was sent once more since: whether that
-        counts, as no instance has begun with it here; None: there is no such request."""
-        while (at := self.delayed.former.where(answer.token)) is None and self._may_open():
-            self._open_next()
+        """An instance says how a request has ended that was sent once more: whether that counts,
+        as no instance has begun with it here; None: none that was looked at is such a request."""
+        at = self.delayed.former.where(answer.token)
         if at is None or self._requests.state(at, self._free.at(*at)) is RequestState.RUNNING:
             return None if at is None else False
-        told = answer.at(at.at)
-        fitting = self.outcomes.fitting(told, [(at.at, 1)], self.service.store_bytes)
+        fitting = self.outcomes.fitting(answer.at(at.at), [(at.at, 1)], self.service.store_bytes)
         for _, state, values, text in fitting:
             self._end(at.offset, 1 << at.at, state, text, value=values[0], by=member.name)
         return True
@@ -220,8 +219,9 @@ class ServiceGroup(ConsumerGroup[B]):
         silent = super().tick(now)
         for member in self.figures.keys() - self._members.keys():
             del self.figures[member]
+        most = self.delayed.former.read + NAMES_AHEAD_MAX
         for _ in range(AHEAD_MAX):
-            if not self._may_open():
+            if not self._may_open() or self.delayed.former.read >= most:
                 break
             self._open_next()
         self._take_unconfirmed()

@@ -33,7 +33,7 @@ the latest one last."""
 BEFORE_MAX: Final = 4
 """So many of them are said: with more, the first ones are left out."""
 TOKEN_BYTES: Final = 16
-OFFERED_MAX: Final = 1_000
+OFFERED_MAX: Final = 500
 """Answers in one message."""
 _NAME: Final = re.compile(r"x(\d{1,10})-(\d{1,12})-(\d{1,19})-(\d{1,7})", re.ASCII)
 _BEFORE_LENGTH: Final = BEFORE_MAX * 52
@@ -62,7 +62,6 @@ class OrphanedAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class AnswersOffered(msgspec.Struct, frozen=True, array_like=True):
     """An instance offers these; whoever has such a request, and nothing newer, takes the answer."""
 
-    id: Whole
     answers: Annotated[list[OrphanedAnswer], msgspec.Meta(max_length=OFFERED_MAX)] = []
 
 
@@ -70,7 +69,6 @@ class AnswersTaken(msgspec.Struct, frozen=True, array_like=True):
     """What has become of what was offered, when that is kept; of the others there is no such
     request here (yet)."""
 
-    id: Whole
     taken: _Tokens = []
     """These requests have ended so."""
     outdated: _Tokens = []

@@ -111,6 +111,7 @@ class InstanceShell(ConsumerShell):
         self._draining = False
         self._settling = threading.Lock()
         self._service = member.group
+        self._offers_soon = False
         self._dropped = 0
         """Answers that found no exchange, as far as that was logged."""
 
@@ -275,11 +276,14 @@ class InstanceShell(ConsumerShell):
             super()._gone(name)
 
     def _offer_soon(self) -> None:
-        with suppress(Closed):
-            self._engine.call_soon(self._offer)
+        if not self._offers_soon:
+            self._offers_soon = True
+            with suppress(Closed):
+                self._engine.call_soon(self._offer)
 
     def _offer(self) -> None:
         """Offer answers whose exchange is gone to others, and give them to their successors."""
+        self._offers_soon = False  # what comes from now on is another time's
         orphaned, now = self._instance.orphaned, self._engine.reactor.now()
         if self._closed:
             return

@@ -431,7 +431,7 @@ class KeptRequests:
         with self._lock:
             if self.bytes + size <= REPEAT_BYTES:
                 self.bytes += size
-                many.repeat = data
+                many.repeat = data.copy()
             else:
                 self.left_out += len(data)
 
@@ -447,7 +447,8 @@ class KeptRequests:
             if (kept := many.repeat) is not None:
                 grown = sum(size_of(each) - size_of(kept[at]) for at, each in data.items())
                 if self._grow(grown):
-                    many.repeat = [data.get(at, each) for at, each in enumerate(kept)]
+                    for at, each in data.items():
+                        kept[at] = each
 
     def _grow(self, size: int) -> bool:
         fits = self.bytes + size <= REPEAT_BYTES

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Final, NamedTuple
 
 from roq.client.consume.holding import ACKED, OPEN, STRANDED, TOLD
@@ -94,8 +95,11 @@ class OrphanedAnswers:
         """By token (`roq.protocol.orphaned_answers`)."""
         self._running: dict[bytes, HeldAt | None] = {}
         """By token: what runs here though its exchange is gone, and its successor."""
+        self._fresh: list[bytes] = []
+        """Tokens of answers that were not offered yet."""
+        self._next_due = inf
+        """When one of the others is to be offered next, or later."""
         self._bytes = 0
-        self._serial = 0
 
     @property
     def count(self) -> int:
@@ -143,20 +147,41 @@ class OrphanedAnswers:
             held = self.given_back.popleft()
             if self._running:
                 self._release(_token(*held))
-        due = [token for token, kept in self._kept.items() if kept.due <= now]
-        places = [seat for seat in seats if seat.phase is IN] if due else []
-        offered: list[_Kept] = []
-        for token in due:
-            kept = self._kept[token]
+        places = [seat for seat in seats if seat.phase is IN] if self._kept else []
+        due, offered, waiting = self._due(now), list[_Kept](), list[bytes]()
+        for token in due[:OFFERED_MAX]:
+            kept = self._kept.get(token)
+            if kept is None:
+                continue
             if kept.tries >= self.settings.reply_attempts or kept.until <= now:
                 self._forget(token)
                 self.dropped += 1
             elif places:
                 kept.tries += 1
                 kept.due = min(now + self.settings.reply_wait, kept.until)
+                self._next_due = min(self._next_due, kept.due)
                 offered.append(kept)
+            else:
+                waiting.append(token)
+        self._fresh = waiting + due[OFFERED_MAX:]
         self.any = bool(self._kept or self._running)
-        return [ask for seat in places for ask in self._offer(seat, offered)]
+        rooms = {seat.frame_bytes - DONE_BYTES for seat in places}
+        told = {room: list(_messages(offered, room)) for room in rooms}
+        return [
+            AskExchange(seat.exchange.log, [ORPHANED, each])
+            for seat in places
+            for each in told[seat.frame_bytes - DONE_BYTES]
+        ]
+
+    def _due(self, now: float) -> list[bytes]:
+        """Of these tokens the answers are to be offered, or dropped; all are looked at only when
+        one of them is due that was offered before."""
+        if now < self._next_due:
+            return self._fresh
+        self._next_due = min(
+            (each.due for each in self._kept.values() if each.due > now), default=inf
+        )
+        return [token for token, each in self._kept.items() if each.due <= now]
 
     def told(self, answer: AnswersTaken) -> None:
         """An exchange has said what it takes, and how often it wants to be asked."""
@@ -183,12 +208,14 @@ class OrphanedAnswers:
                 self._keep(token, result, now)
 
     def _keep(self, token: bytes, result: HandlerResult, now: float) -> None:
+        self._forget(token)
         size = OVERHEAD_BYTES + len(result.value) + len(result.text.encode())
         if len(self._kept) >= KEPT_MAX or self._bytes + size > KEPT_BYTES:
             self.dropped += 1
             return
         answer = OrphanedAnswer(token, result.state, result.value, result.text)
         self._kept[token] = _Kept(answer, size, now + self.settings.result_within)
+        self._fresh.append(token)
         self._bytes += size
 
     def _release(self, token: bytes) -> None:
@@ -201,26 +228,21 @@ class OrphanedAnswers:
         self._bytes -= 0 if kept is None else kept.size
         return kept is not None
 
-    def _offer(self, seat: Seat, offered: list[_Kept]) -> Iterator[AskExchange]:
-        """In messages that the exchange takes; what is larger alone it is not offered."""
-        room = seat.frame_bytes - DONE_BYTES
-        some: list[OrphanedAnswer] = []
-        size = 0
-        for kept in offered:
-            if kept.size > room:
-                continue
-            if some and (size + kept.size > room or len(some) >= OFFERED_MAX):
-                yield self._ask(seat, some)
-                some, size = [], 0
-            some.append(kept.answer)
-            size += kept.size
-        if some:
-            yield self._ask(seat, some)
 
-    def _ask(self, seat: Seat, some: list[OrphanedAnswer]) -> AskExchange:
-        self._serial += 1
-        told = requesting.encode(AnswersOffered(self._serial, some))
-        return AskExchange(seat.exchange.log, [ORPHANED, told])
+def _messages(offered: list[_Kept], room: int) -> Iterator[bytes]:
+    """What is told of these, in messages of so many bytes; what is larger alone is left out."""
+    some: list[OrphanedAnswer] = []
+    size = 0
+    for kept in offered:
+        if kept.size > room:
+            continue
+        if some and size + kept.size > room:
+            yield requesting.encode(AnswersOffered(some))
+            some, size = [], 0
+        some.append(kept.answer)
+        size += kept.size
+    if some:
+        yield requesting.encode(AnswersOffered(some))
 
 
 def _is_sent_again(payload: bytes | memoryview) -> bool:

@@ -562,11 +562,13 @@ class Requester:
                 _once_more(each, at[0], Position(at[1], index_of[member]))
                 for member, each in zip(members, plain, strict=True)
             ]
-            self._collector.kept.renew_some(many, dict(zip(members, data, strict=True)))
         try:
             while position < len(data):
                 try:
                     count = self.publish_chunk(many, data, position, members)
+                    sent = slice(position, position + count)
+                    again = dict(zip(members[sent], data[sent], strict=True))
+                    self._collector.kept.renew_some(many, again)
                 except MessageTooLarge:
                     count = self.publish_chunk(many, plain, position, members)
                 if not count:
@@ -577,13 +579,13 @@ class Requester:
             self._collector.fail(rest, error)
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
-        sent, publish = data, partial(self._publish, pending.endpoint)
-        if pending.at is not None:
-            self._collector.kept.renew(pending, sent := _once_more(data, *pending.at))
+        publish = partial(self._publish, pending.endpoint)
+        sent = data if pending.at is None else _once_more(data, *pending.at)
 
         def once_more() -> None:
             try:
                 publish(sent, pending, pending.delayed)
+                self._collector.kept.renew(pending, sent)
             except MessageTooLarge:  # that it was known before finds no room
                 publish(data, pending, pending.delayed)
 

@@ -23,6 +23,7 @@ from roq.gcm.change.saga_steps import (
     Call,
     Calls,
     Emit,
+    NoRoom,
     Part,
     Result,
     Saga,
@@ -298,8 +299,11 @@ class ExchangeSagas:
         if exchange.here and not self._lost(queue, exchange):
             epoch, end = yield from self._empty(queue, exchange)
         problems = yield from self._remove(queue, exchange, epoch, end)
-        if not queue.record.exchanges:  # an ordered queue whose only one was given up
-            yield from self._add(queue, "", lambda: self._steps.place_beside(queue), CREATION)
+        if not queue.record.exchanges:  # its only one was given up
+            try:
+                yield from self._add(queue, "", lambda: self._steps.place_beside(queue), CREATION)
+            except NoRoom as error:
+                problems.append(f"another exchange begins as soon as there is room: {error}")
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
@@ -548,16 +552,12 @@ def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
 
 
 def _lacking(queue: Queue) -> int:
-    """How many exchanges are to stand in for those that are away. What stood in before is still
-    there: else each loss of a host would leave more.
-
-    An ordered queue waits for its log, unless that was given up.
-    """
+    """How many exchanges are to stand in for those that are away, as long as what stood in before
+    is not enough. An ordered queue waits for its log, unless that was given up."""
     record = queue.record
     if record.limits.ordered:
         return int(not record.exchanges)
-    least = int(any(each.away for each in record.exchanges) and not _wanted(queue))
-    return max(least, -record.surplus)
+    return max(int(not _wanted(queue)), -record.surplus)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:

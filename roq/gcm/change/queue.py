@@ -146,7 +146,7 @@ class QueueSagas:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
         if starting.durable:
-            starting = self._with_away(queue, starting)
+            starting = self._with_away(starting)
         places, problem = steps.place_anew(queue, self._on_lost_hosts(starting))
         if problem:
             raise NoRoom(problem)
@@ -278,23 +278,17 @@ class QueueSagas:
         )
         return msgspec.structs.replace(record, exchanges=kept or record.exchanges)
 
-    def _with_away(self, queue: Queue, record: QueueRecord) -> QueueRecord:
-        """The record in which those are away whose hosts are lost, with another one if all are.
-
-        Raises:
-            NoRoom: no host has room for that.
-        """
+    def _with_away(self, record: QueueRecord) -> QueueRecord:
+        """The record in which those are away whose hosts are lost. What is to stand in for them is
+        added to the running queue, as ever."""
         lost = self._steps.hosts.lost
         exchanges = tuple(
-            msgspec.structs.replace(each, state=AWAY) if lost(each.host) else each
+            msgspec.structs.replace(each, state=AWAY) if lost(each.host)
+            else msgspec.structs.replace(each, state="created") if each.away
+            else each
             for each in record.exchanges
-        )
-        number = record.next_number
-        if all(each.away for each in exchanges):
-            host = self._steps.place_beside(queue)
-            exchanges += (ExchangeRecord(number=number, host=host, origin=CREATION),)
-            number += 1
-        return msgspec.structs.replace(record, exchanges=exchanges, next_number=number)
+        )  # fmt: skip
+        return msgspec.structs.replace(record, exchanges=exchanges)
 
     def _on_lost_hosts(self, record: QueueRecord) -> list[int]:
         lost = self._steps.hosts.lost

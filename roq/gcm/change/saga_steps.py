@@ -363,7 +363,10 @@ class Steps:
             except LogMissing as error:
                 queue.missing[exchange.number] = str(error)
                 failed = failed or error
+            except Unanswered as error:
+                failed = error if failed is None or isinstance(failed, LogMissing) else failed
             except RequestError as error:
+                queue.missing.pop(exchange.number, None)  # it was looked for, and is there
                 failed = error if failed is None or isinstance(failed, LogMissing) else failed
         if failed is not None:
             raise failed

@@ -237,7 +237,6 @@ class Queues:
         queue.record = record
         if record.state is QueueState.STOPPED:
             queue.children.clear()
-            queue.missing.clear()
         numbers = {each.number for each in record.exchanges}
         queue.missing = {each: why for each, why in queue.missing.items() if each in numbers}
         queue.refused &= numbers
@@ -296,10 +295,15 @@ class Queues:
         return frozenset(placed.union(self.reserved.values()))
 
     def without_logs(self) -> frozenset[str]:
-        """Hosts that do not have a log which they should have: the disk of it is not there."""
-        return frozenset(
+        """Hosts that do not have a log which they should have, or may not: the disk of it is not
+        there, or nobody has looked since they are back."""
+        lacking = {
             queue.place(number) for queue in self._queues.values() for number in queue.missing
-        )
+        }
+        for queue in self._queues.values():
+            if queue.record.state is not QueueState.STOPPED:
+                lacking |= {each.host for each in queue.record.exchanges if each.away}
+        return frozenset(lacking)
 
     def monitors_for(self, host: str) -> dict[str, str]:
         """Queue → address of its monitor, for the queues with an exchange on this host."""

@@ -69,6 +69,7 @@ class RemovedLogs:
         """The manager of this epoch has another disk; whether the right one is still waited for."""
         _, since = self._missing.get(_key(record), (epoch, now))
         self._missing[_key(record)] = epoch, since
+        self._refused.pop(_key(record), None)
         return now - since < MISSING_SECONDS
 
     def refused(self, record: RemovedLog, why: str, now: float) -> bool:

@@ -387,8 +387,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/log/delayed_requests.py",
         ("tests/unit/log/test_delayed_requests.py",),
-        ("        if link and not (", "        if False and not ("),
-        ("        if link and not (", "        if link or not ("),
+        ("        if link and (self.former.full or not ext):", "        if link and not ext:"),
+        ("        if link and not read_sent_again(", "        if link or not read_sent_again("),
+        ("        if link and not read_sent_again(", "        if False and not read_sent_again("),
         ("None if link else self._add(place, properties)", "self._add(place, properties)"),
         ("            del self._where[found[0]]\n", "            pass\n"),
         ("        if named is None or named in self._where:\n", "        if named is None:\n"),

@@ -347,10 +347,55 @@ def test_who_is_back_with_a_log_does_not_wait_for_who_is_back_without(script: Sc
     assert states(script)[2] == ("h1", "created")
 
 
+def test_nor_does_one_begin_there_while_or_after_a_queue_is_stopped(alone: Script) -> None:
+    script = alone
+    disk = unmount(script, "h1")
+    script.ask(2002, QName="q")
+    assert script.ask(2003, QName="other", Host="h1", Durability="flush")["CODE"] == "no_capacity"
+    assert script.ask(2005, QName="q")["RESULT"] == 0
+    script.live(20.0)
+    assert states(script) == {1: ("h1", "away")}
+    script.hosts["h1"].mount(disk, 1)
+    script.live(31.0)
+    assert states(script) == {1: ("h1", "created")}
+
+
+def test_nor_on_a_host_that_is_back_before_it_was_looked_there(alone: Script) -> None:
+    script = alone
+    script.hosts["h2"] = PaperHost("h2")
+    script.report(script.hosts["h2"])
+    script.ask(2003, QName="b", Host="h2", Durability="flush")
+    lose(script, "h1", "h2")
+    script.hosts["h1"].mount({}, script.numbers + 1)
+    script.come_back("h1")
+    script.live(20.0)
+    assert states(script) == {1: ("h1", "away")}
+    assert [each.host for each in script.record("b").exchanges] == ["h2"]
+
+
+def test_of_many_queues_all_logs_may_be_given_up_and_all_go_on(alone: Script) -> None:
+    script = alone
+    for name in ("r", "s"):
+        script.ask(2003, QName=name, Host="h1", Durability="flush")
+    unmount(script, "h1")
+    told = [
+        script.ask(2100, QName=name, Exchange="x1", Forget=True).get("WARNING", "")
+        for name in ("q", "r", "s")
+    ]
+    assert ["as soon as there is room" in each for each in told] == [True, True, False]
+    script.live(31.0)
+    for name in ("q", "r", "s"):
+        assert [each.state for each in script.record(name).exchanges] == ["created"]
+
+
 def test_an_ordered_queue_waits_for_its_disk(ordered: Script) -> None:
     disk = unmount(ordered, "h1")
     ordered.live(30.0)
     assert states(ordered) == {1: ("h1", "away")}
+    ordered.ask(2002, QName="q")
+    assert ordered.ask(2005, QName="q")["RESULT"] == 0
+    ordered.live(30.0)
+    assert states(ordered) == {1: ("h1", "away")}, "no second one, after a stop neither"
     ordered.hosts["h1"].mount(disk, 1)
     ordered.live(31.0)
     assert states(ordered) == {1: ("h1", "created")}
@@ -606,7 +651,8 @@ def test_a_stopped_queue_starts_without_what_is_away(script: Script) -> None:
     lose(script, "h1")
     script.ask(2005, QName="q")
     assert states(script)[1] == ("h1", "away")
-    assert states(script)[2][1] == "created"
+    script.live(3.0)
+    assert states(script)[2][1] == "created", "another one stands in"
     script.ask(2002, QName="q")
     script.come_back("h1")
     script.ask(2005, QName="q")
@@ -797,7 +843,9 @@ def test_an_ordered_queue_that_has_no_exchange_gets_one_when_there_is_room(
     ordered: Script,
 ) -> None:
     lose(ordered, "h1", "h2", "h3")
-    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 1101
+    answer = ordered.ask(2100, QName="q", Exchange="x1", Forget=True)
+    assert answer["RESULT"] == 0
+    assert "another exchange begins as soon as there is room: " in answer["WARNING"]
     assert states(ordered) == {}
     ordered.come_back("h2")
     ordered.live(30.0)

@@ -123,6 +123,22 @@ def test_a_log_that_the_disk_does_not_let_go_is_told_of(
         folders.numbers(QUEUE_ID)
 
 
+def test_of_a_disk_that_answers_nothing_no_log_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = LogFolders(tmp_path / "logs")
+    (tmp_path / "logs" / "q").mkdir(parents=True)
+    (tmp_path / "logs" / "q" / "x1.left").write_text("orders.x1")
+    (tmp_path / "logs" / "q" / "x1").mkdir()
+    assert [child for child, _ in folders.left()] == ["orders.x1"]
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert folders.left() == []
+
+
 def test_a_log_is_lacking_only_if_that_is_certain(tmp_path: Path) -> None:
     folders = LogFolders(tmp_path / "logs")
     path = folders.path(QUEUE_ID, 1)

@@ -199,3 +199,20 @@ def test_so_many_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
         names.opened(Position(7, index), told, MAKER, b"x")
     assert [names.where(token_at(index)) is not None for index in range(3)] == [True, True, False]
     names.check({Position(7, 0), Position(7, 1)})
+
+
+def test_where_no_more_are_known_batches_are_not_read_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After an exchange has died a hundred thousand requests may come."""
+    monkeypatch.setattr(delayed_requests, "TOKENS_MAX", 1)
+    delayed, told = DelayedRequests(), sent_again({}, LOG, Position(4, 0))
+    data = pack(
+        [b"x"] * 3, publisher=PublisherId(MAKER), epoch=0, link_number=1, first_sequence=0,
+        created_us=0, extensions=pack_sent_again(),
+        attributes=pack_attributes({at: Attributes(None, (), told, 0) for at in range(3)}),
+    )  # fmt: skip
+    delayed.opened(7, 0b111, data)
+    assert (delayed.former.full, delayed.former.read) == (True, 3)
+    delayed.opened(8, 0b111, data)
+    assert delayed.former.read == 3

@@ -817,7 +817,9 @@ def test_an_answer_finds_the_request_where_it_was_sent_once_more() -> None:
     other = desk.join("other", credit=0)
     answer = OrphanedAnswer(token, value=b"v")
     assert desk.group.answer_former(other, OrphanedAnswer(bytes(16))) is None
-    assert desk.group.answer_former(other, answer) is True, "it is looked at for that"
+    assert desk.group.answer_former(other, answer) is None, "it was not looked at yet"
+    desk.pass_time(0.5, other)
+    assert desk.group.answer_former(other, answer) is True
     desk.group.check()
     (ended,) = desk.group.ended
     assert ended.publisher == PUBLISHER
@@ -881,7 +883,9 @@ def test_an_answer_from_elsewhere_that_finds_no_room_is_a_failure() -> None:
     desk = Desk(store_bytes=2_048)
     token = desk.send_again(Position(4, 2))
     answer = OrphanedAnswer(token, value=bytes(4_000))
-    assert desk.group.answer_former(desk.join(credit=0), answer) is True
+    member = desk.join(credit=0)
+    desk.pass_time(0.5, member)
+    assert desk.group.answer_former(member, answer) is True
     ((state, text),) = desk.ends()
     assert (state, "finds no room" in text) == ("failed", True)
 
@@ -890,6 +894,7 @@ def test_an_answer_from_elsewhere_outlives_the_process() -> None:
     desk = Desk()
     token, later = desk.send_again(Position(4, 2)), desk.send_again(Position(4, 3))
     member = desk.join(credit=0)
+    desk.pass_time(0.5, member)
     assert desk.group.answer_former(member, OrphanedAnswer(token, value=b"v")) is True
     delta = desk.group.take_changes()
     assert delta is not None
@@ -901,6 +906,7 @@ def test_an_answer_from_elsewhere_outlives_the_process() -> None:
     assert stored is not None
     assert stored.value == b"v"
     member = after.join(credit=0)
+    after.pass_time(0.5, member)
     assert after.group.answer_former(member, OrphanedAnswer(token, value=b"w")) is None
     assert after.group.answer_former(member, OrphanedAnswer(later, value=b"w")) is True, (
         "what is open is known so again, as the log says it"

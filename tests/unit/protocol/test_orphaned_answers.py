@@ -96,11 +96,11 @@ def test_an_answer_is_one_or_a_failure() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     for token in (b"", bytes(15), bytes(17)):
         with pytest.raises(RemoteProtocolError):
-            decode(encode(AnswersOffered(1, [OrphanedAnswer(token)])), AnswersOffered)
+            decode(encode(AnswersOffered([OrphanedAnswer(token)])), AnswersOffered)
         with pytest.raises(RemoteProtocolError):
-            decode(encode(AnswersTaken(1, [token])), AnswersTaken)
+            decode(encode(AnswersTaken([token])), AnswersTaken)
     many = [OrphanedAnswer(bytes(16))] * (OFFERED_MAX + 1)
     with pytest.raises(RemoteProtocolError):
-        decode(encode(AnswersOffered(1, many)), AnswersOffered)
-    told = AnswersOffered(1, many[1:])
+        decode(encode(AnswersOffered(many)), AnswersOffered)
+    told = AnswersOffered(many[1:])
     assert decode(encode(told), AnswersOffered) == told

@@ -426,7 +426,7 @@ def test_what_ends_when_its_exchange_is_gone_is_offered_before_there_is_room_for
     assert [each[0] for each in stranded.script.sent] == [ORPHANED]
     assert stranded.script.shell.unsettled == 1, "who closes waits a little for that"
     ((told,),) = [each.answers for each in stranded.offered()]
-    stranded.script.come([ORPHANED, requesting.encode(AnswersTaken(1, [told.token], [], 4, 1.0))])
+    stranded.script.come([ORPHANED, requesting.encode(AnswersTaken([told.token], [], 4, 1.0))])
     stranded.script.shell._tick()
     assert stranded.script.orphaned == (1, 0)
     assert stranded.script.shell.unsettled == 0
@@ -553,7 +553,7 @@ def test_that_answers_were_dropped_is_said_once(caplog: pytest.LogCaptureFixture
     stranded.ends()
     stranded.ends()
     ((one, other),) = [each.answers for each in stranded.offered()]
-    outdated = AnswersTaken(1, [], [one.token, other.token], 4, 1.0)
+    outdated = AnswersTaken([], [one.token, other.token], 4, 1.0)
     stranded.script.come([ORPHANED, requesting.encode(outdated)])
     for _ in range(3):
         stranded.script.shell._tick()

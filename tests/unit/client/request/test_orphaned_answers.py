@@ -141,7 +141,7 @@ def test_no_exchange_can_have_an_answer_kept_for_longer_than_its_request_may_tak
     answers = OrphanedAnswers()
     answers.settings = ServiceSettings(result_within=5.0)
     kept(answers)
-    answers.told(AnswersTaken(1, [], [], 1 << 62, 1e18))
+    answers.told(AnswersTaken([], [], 1 << 62, 1e18))
     assert len(answers.offers([seat()], 0.0)) == 1
     assert answers.offers([seat()], 5.0) == []
     assert (answers.count, answers.dropped) == (0, 1)
@@ -151,13 +151,13 @@ def test_what_is_taken_or_outdated_is_offered_no_more() -> None:
     answers = OrphanedAnswers()
     tokens = [kept(answers, payload=request(number)) for number in range(3)]
     answers.offers([seat()], 0.0)
-    answers.told(AnswersTaken(1, tokens[:1], tokens[1:2], 2, 0.5))
+    answers.told(AnswersTaken(tokens[:1], tokens[1:2], 2, 0.5))
     assert (answers.taken, answers.dropped, answers.count) == (1, 1, 1)
-    answers.told(AnswersTaken(1, tokens[:1], tokens[1:2], 2, 0.5))
+    answers.told(AnswersTaken(tokens[:1], tokens[1:2], 2, 0.5))
     assert (answers.taken, answers.dropped, answers.count) == (1, 1, 1), "told twice"
     assert answers.settings.reply_wait == 0.5, "as the exchange says now"
     assert len(answers.offers([seat()], 1.0)) == 1
-    answers.told(AnswersTaken(2, [], [], 0, 0.5))
+    answers.told(AnswersTaken([], [], 0, 0.5))
     answers.offers([seat()], 1.5)
     assert (answers.dropped, answers.count) == (2, 0), "the service wants none any more"
 
@@ -278,5 +278,5 @@ def test_an_answer_as_it_travels() -> None:
     token = kept(answers)
     (ask,) = answers.offers([seat()], 0.0)
     assert requesting.decode(ask.frames[1], AnswersOffered) == AnswersOffered(
-        1, [OrphanedAnswer(token, RequestState.DONE, b"v")]
+        [OrphanedAnswer(token, RequestState.DONE, b"v")]
     )

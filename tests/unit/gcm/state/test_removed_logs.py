@@ -500,3 +500,13 @@ def test_what_could_not_be_written_down_is_written_down_later(script: Script) ->
     assert noted(script) == [("h2", ALL, False)]
     script.live(1.0)
     assert noted(script) == []
+
+
+def test_what_a_host_has_said_last_is_what_is_told() -> None:
+    logs = RemovedLogs(Queues())
+    record = records.RemovedLog(queue="q", queue_id=b"q" * 16, host="h1", number=1)
+    logs.add([record])
+    logs.refused(record, STAYS, 1.0)
+    assert logs.trouble(record) == STAYS
+    logs.missed(record, 7, 2.0)
+    assert logs.trouble(record) == "it has another data.dir now"
