@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import run_until
 
 from roq.model import Limits
 from roq.monitor.process import MonitorProcess
@@ -61,21 +62,7 @@ class Bench:
         return {each.child.child for each in self.reports if each.child.state == state}
 
     def until(self, condition: Callable[[], object]) -> None:
-        reached = []
-
-        def look() -> None:
-            if condition():
-                reached.append(True)
-                self.reactor.stop()
-            else:
-                self.reactor.call_later(0.01, look)
-
-        late = self.reactor.call_later(20, self.reactor.stop)
-        look()
-        self.reactor.run()
-        late.cancel()
-        self.reactor._stopping = False
-        assert reached
+        run_until(self.reactor, condition)
 
     def ends_by_itself(self) -> None:
         late = self.reactor.call_later(20, lambda: pytest.fail("it goes on"))

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from roq.runtime.reactor import Reactor
+
 PATIENCE_SECONDS = 90.0
 """A machine that does other work takes longer for everything."""
 
@@ -25,3 +27,22 @@ def eventually(
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         pause.wait(0.01)
+
+
+def run_until(reactor: Reactor, condition: Callable[[], object]) -> None:
+    """Run a loop until something is so, and fail after twenty seconds; it may be run again."""
+    reached = []
+
+    def look() -> None:
+        if condition():
+            reached.append(True)
+            reactor.stop()
+        else:
+            reactor.call_later(0.01, look)
+
+    late = reactor.call_later(20, reactor.stop)
+    look()
+    reactor.run()
+    late.cancel()
+    reactor._stopping = False
+    assert reached

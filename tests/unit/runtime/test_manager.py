@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 import zmq
+from waiting import run_until
 
 from roq.protocol import documents
 from roq.protocol.control import ChildAck, ChildReport
@@ -66,21 +67,7 @@ class Bench:
         return self.link
 
     def until(self, condition: Callable[[], object]) -> None:
-        reached = []
-
-        def look() -> None:
-            if condition():
-                reached.append(True)
-                self.reactor.stop()
-            else:
-                self.reactor.call_later(0.01, look)
-
-        late = self.reactor.call_later(20, self.reactor.stop)
-        look()
-        self.reactor.run()
-        late.cancel()
-        self.reactor._stopping = False
-        assert reached
+        run_until(self.reactor, condition)
 
     def close(self) -> None:
         if self.link is not None:
