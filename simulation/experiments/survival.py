@@ -34,6 +34,7 @@ from roq.model import VOLATILE
 from roq.protocol.public import DURABILITIES
 from roq.simulation.real import results
 from roq.simulation.real.bar import bar
+from roq.simulation.real.pool import end_with_parent
 from roq.simulation.real.results import Machine
 from roq.simulation.virtual.kinds import KINDS
 from roq.simulation.virtual.trial import Case, Result, Trial
@@ -134,7 +135,8 @@ def _try_all(seeds: range, processes: int, wish: Wish) -> Iterator[Result]:
     if processes == 1:
         yield from try_seeds(seeds, wish)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=end_with_parent) as pool:
         chunks = (seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK))
         futures = [pool.submit(_try_chunk, chunk, wish) for chunk in chunks]
         try:

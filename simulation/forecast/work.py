@@ -27,6 +27,7 @@ from roq.simulation.forecast.outcome import Outcome, Sums, outcome
 from roq.simulation.lab.masters import SparkWish
 from roq.simulation.lab.session import Session
 from roq.simulation.lab.shipping import missing
+from roq.simulation.real.pool import end_with_parent
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -95,7 +96,7 @@ class Processes:
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
         """Side by side; all of them end when the caller stops listening."""
         context = multiprocessing.get_context("spawn")
-        with context.Pool(min(self._count, len(tasks)), initializer=_ignore_interrupts) as pool:
+        with context.Pool(min(self._count, len(tasks)), initializer=_begin_worker) as pool:
             yield from pool.imap_unordered(_perform_one, tasks)
 
 
@@ -209,9 +210,10 @@ def _perform_one(task: bytes) -> bytes:
     return next(perform([task]))
 
 
-def _ignore_interrupts() -> None:
+def _begin_worker() -> None:
     """Ctrl-C reaches all processes of a terminal; who listens to them ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def _importable(_: int) -> str:
