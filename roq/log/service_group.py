@@ -445,7 +445,7 @@ class ServiceGroup(ConsumerGroup[B]):
         assert self._requests.batches.keys() == self._open.bits.keys()  # noqa: S101
         self.delayed.check(wanted)
         for piece in self._free:
-            begun = self._requests.once(piece.offset) & bits_at(piece.first, piece.length)
+            begun = self._requests.once(piece.offset) & piece.bits << piece.first
             assert not begun, "nobody is given what must not be begun again"  # noqa: S101
 
     # --- inside: what the group does, and what comes on top ---------------------------------------

@@ -727,7 +727,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "consumers": (
         "client/consume/consumer", "client/consume/groups", "client/consume/machine",
         "client/consume/extensions", "exchange/consumers", "exchange/services",
-        "log/service_group", "protocol/requesting",
+        "log/delayed_requests", "log/service_group", "protocol/requesting",
         "client/request/handling", "client/request/machine", "client/request/requester",
         "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
         "log/ordered_group", "protocol/consuming",
