@@ -197,6 +197,10 @@ def states(client: roq.Cluster, queue: str = "orders") -> dict[str, str]:
     return {each.name: each.state for each in client.exchanges(queue)}
 
 
+def host_state(client: roq.Cluster, host: str) -> str:
+    return next(each.state for each in client.hosts() if each.host == host)
+
+
 def health(running: RunningCluster) -> str:
     told = run_roq("health", cluster=running.address)
     return (told.stdout + told.stderr).decode()
@@ -316,6 +320,7 @@ def test_logs_that_were_removed_while_their_host_was_away_go_when_it_is_back() -
             for child in children:
                 child.kill()
             assert until(lambda: states(client, "kept")["x2"] == "away")
+            assert until(lambda: host_state(client, "127.0.0.2") == "lost")
             for name in ("gone", "made"):
                 assert client.remove_queue(name) == (
                     f"host 127.0.0.2 removes its logs of queue {name} when it is back"
