@@ -23,6 +23,7 @@ exchange/test_service_settings
 gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
 gcm/test_durable
+gcm/test_missing_disks
 gcm/test_scaling
 hcm/test_adoption
 hcm/test_draining

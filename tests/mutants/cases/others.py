@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.mutants.cases.mutant import CHAIN, ORDER, PROTOCOL, SCHEDULES, WIRE, Mutant, mutants
 
+DURABLE: Final = ("tests/unit/gcm/test_durable.py", "tests/unit/gcm/test_missing_disks.py")
 REMOVED: Final = ("tests/unit/gcm/state/test_removed_logs.py",)
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -111,7 +112,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/gcm/change/exchange.py",
-        ("tests/unit/gcm/test_durable.py", "tests/unit/gcm/change/test_half_done.py"),
+        (*DURABLE, "tests/unit/gcm/change/test_half_done.py"),
         ("queue.record.durable and (begun is not None or isinstance(error, Unanswered))", "False"),
         (" and (begun is not None or isinstance(error, Unanswered)):", ":"),
         ("(begun is not None or isinstance(error, Unanswered))", "isinstance(error, Unanswered)"),
@@ -130,7 +131,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/gcm/change/saga_steps.py",
-        ("tests/unit/gcm/test_durable.py",),
+        DURABLE,
         ("queue.record.durable and queue.generation(exchange) > 0", "queue.record.durable"),
         ("queue.record.durable and queue.generation(exchange) > 0", "False"),
         ("queue.record.durable and queue.generation(exchange) > 0",
@@ -140,19 +141,19 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/gcm/change/replacement.py",
-        ("tests/unit/gcm/test_durable.py",),
+        DURABLE,
         ("                away += missing\n", "                pass\n"),
     ),
     *mutants(
         "roq/gcm/change/queue.py",
-        ("tests/unit/gcm/test_durable.py",),
+        DURABLE,
         ("            if exchange.away or exchange.number in queue.missing\n",
          "            if exchange.away\n"),
         ("            with suppress(LogMissing):", "            with suppress():"),
     ),
     *mutants(
         "roq/gcm/state/queues.py",
-        ("tests/unit/gcm/test_durable.py",),
+        DURABLE,
         ("        self.missing.pop(number, None)\n", ""),
     ),
     *mutants(
@@ -183,7 +184,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/gcm/change/host.py",
-        ("tests/unit/gcm/test_durable.py",),
+        DURABLE,
         ("each.replaces for each in queue.record.exchanges if each.away", "0 for each in ()"),
     ),
     *mutants(
