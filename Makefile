@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/.test-tools
 ALL_TOOLS := $(VENV)/.all-test-tools
-WORKERS ?= 2
+# more than two cores' worth: tests with real processes wait half of their time
+WORKERS ?= 3
 # a file's tests stay together: they share processes; the longest come first (testpaths): no worker ends alone with one
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=20
 # tests start thousands of processes, and each would compile RoQ anew
@@ -48,7 +49,7 @@ chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; 
 chaos-spark: setup ## Kill Spark's processes and exchanges while queries run and exchanges come and go: KILLS=60 SEED=7; writes simulation/results
 	$(BIN)/python -m roq.simulation.experiments.chaos_spark --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
 
-test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=2
+test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=3
 	$(PYTEST) -m "not long"
 
 test-all: check $(ALL_TOOLS) ## The same, and the long tests: failures, chaos, Spark, browser

@@ -84,18 +84,19 @@ class HostCpu:
     def take(self, sample: CpuSample, now: float) -> None:
         """One more sample; they come about twice a second."""
         samples = self._samples
-        while samples and now - samples[0][0] > WINDOW_SECONDS:
+        # One stays: between two turns of a manager that is hardly run there may be more time.
+        while len(samples) > 1 and now - samples[0][0] > WINDOW_SECONDS:
             samples.popleft()
         if not samples:
             samples.append((now, sample))
             return
         self._shares = self._measured(sample, now)
         samples.append((now, sample))
-        if self._short_since is not None and now >= self._short_until:
-            self._short_since = None
         if self._shares.short:
             self._short_since = now if self._short_since is None else self._short_since
             self._short_until = now + HOLD_SECONDS
+        elif now >= self._short_until:
+            self._short_since = None
         if self._shares.short or self._shares.waiting >= WAITING_SHARE:
             self._patient_until = now + HOLD_SECONDS
 

@@ -20,7 +20,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-SPARK: Final = "tests/spark/"
+HEAVY: Final = ("tests/chaos/", "tests/spark/")
+"""What keeps both cores of a small machine busy for minutes: never two of them at once."""
 STUCK_SECONDS: Final = 1_900.0
 """Above the highest limit of a single test."""
 STEP_SECONDS: Final = 20.0
@@ -144,9 +145,9 @@ class FilesOnce(LoadFileScheduling):
     its place is given something when it knows the tests, and no sooner."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """What stays together: a file, and all that shares a session of Spark, which costs more."""
-        scope = super()._split_scope(nodeid)
-        return SPARK if scope.startswith(SPARK) else scope
+        """What stays together: a file, and all that is heavy, of which much shares a session of
+        Spark."""
+        return HEAVY[0] if nodeid.startswith(HEAVY) else super()._split_scope(nodeid)
 
     def _reschedule(self, node: WorkerController) -> None:
         if node in self.registered_collections:

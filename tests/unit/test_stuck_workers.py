@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,9 +95,11 @@ def run(folder: Path, *files: str, again: bool) -> subprocess.CompletedProcess[s
         (folder / f"test_{name}.py").write_text(text)
     options = f"-n {len(files)} --dist loadfile -rA -p no:hypothesispytest -p no:cacheprovider"
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = {options}\n")
+    # Nothing of the run that this is part of: who hands out the tests there is no worker of ours.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, "-m", "pytest"],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=own,
     )  # fmt: skip
 
 

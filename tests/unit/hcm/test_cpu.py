@@ -69,6 +69,35 @@ def test_late_turns_of_the_manager_itself_count_and_one_pause_does_not() -> None
     assert not processor.patient(now + 60.5)
 
 
+def test_a_manager_that_hardly_gets_a_turn_knows_it() -> None:
+    """The time between two of its samples is longer than the window, and than a shortage holds."""
+    processor, now = HostCpu(), 100.0
+    for number in range(4):
+        now = 100.0 + number * 8.0
+        processor.take(CpuSample(late=7.5), now)
+    assert processor.patient(now)
+    assert processor.short(now)
+    processor = HostCpu()
+    for number in range(4):
+        now = 100.0 + number * 8.0
+        processor.take(CpuSample(periods=20 * number, throttled=18 * number), now)
+    assert processor.short(now)
+    assert "quota ends early in 90%" in processor.text()
+
+
+def test_a_shortage_that_was_over_is_told_anew_only_if_it_lasts_again() -> None:
+    processor, now = fed(20, throttled=5)
+    for _ in range(20):
+        now += STEP
+        processor.take(CpuSample(), now)
+    assert not processor.short(now)
+    for _ in range(3):
+        now += STEP
+        processor.take(CpuSample(late=0.4), now)
+    now += STEP
+    assert not processor.short(now)
+
+
 def test_a_machine_on_which_others_wait_makes_patient_and_is_no_trouble() -> None:
     processor, now = fed(20, waiting=0.95)
     assert processor.patient(now)
