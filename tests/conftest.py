@@ -8,6 +8,7 @@ defect of the change, but a test that needs its second run is a defect to find.
 """
 
 import os
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LimitOfEachRun())
     if config.getvalue("dist") != "no":
         config.pluginmanager.register(StuckWorkers(STUCK_SECONDS, again="ROQ_AGAIN" in os.environ))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A worker says of each test in two pieces whether it failed before (`pytest-rerunfailures`),
+    and TCP keeps the second one back for 40 ms: nine minutes for 13,000 tests."""
+    connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
+    if connection is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
