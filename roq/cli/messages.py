@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -185,6 +185,7 @@ def sub(
     ):
         if not quiet:
             note(f"Subscribed to {queue}" + (f", topics {topic}*" if topic else "") + ".")
+            _note_unknown(cluster, queue, place)
         write = _write_json if target.as_json else _write_lines
         left = count
         for batch in subscriber.batches():
@@ -193,6 +194,19 @@ def sub(
                 return
             write(batch, len(batch))
             left = None if left is None else left - len(batch)
+
+
+def _note_unknown(cluster: roq.Cluster, queue: str, place: StartOption) -> None:
+    """Say which offsets are of no exchange: all is read of those that were meant instead."""
+    if not isinstance(place, Mapping):
+        return
+    known = {each.name for each in cluster.describe(queue).exchanges}
+    unknown = sorted(place.keys() - known)
+    if unknown:
+        note(
+            f"Queue {queue} has no {', '.join(unknown)} now; it has {', '.join(sorted(known))}. An "
+            "exchange that is not named is read from its beginning."
+        )
 
 
 def parse_start(text: str) -> StartOption:

@@ -192,8 +192,8 @@ def start(target: Target, name: str) -> None:
       roq queue start orders
     """
     with target.connect() as cluster:
-        cluster.start_queue(name, timeout=target.change_timeout)
-    done(f"queue {name} is running", as_json=target.as_json, queue=name)
+        warning = cluster.start_queue(name, timeout=target.change_timeout)
+    done(f"queue {name} is running", as_json=target.as_json, warning=warning, queue=name)
 
 
 @queue.command()

@@ -184,9 +184,10 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         """Stop the monitor and exchanges of a queue; publishers wait until it starts again."""
         self._ask(request(2002, QName=check_name(name)), timeout)
 
-    def start_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
-        """Start a stopped queue."""
-        self._ask(request(2005, QName=check_name(name)), timeout)
+    def start_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> str:
+        """Start a stopped queue. Returns which of its exchanges are away with their logs, and why,
+        in a sentence; empty: none."""
+        return warning(self._ask(request(2005, QName=check_name(name)), timeout))
 
     def queue_exists(self, name: str) -> bool:
         """Whether there is a queue of this name, running or not."""

@@ -227,8 +227,8 @@ def _stop_queue(intent: Intent) -> str:
 
 
 def _start_queue(intent: Intent) -> str:
-    intent.source.cluster().start_queue(intent["queue"])
-    return f"queue {intent['queue']} is running"
+    warning = intent.source.cluster().start_queue(intent["queue"])
+    return _with(f"queue {intent['queue']} is running", warning)
 
 
 # --- exchanges ------------------------------------------------------------------------------------

@@ -290,7 +290,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2003, "create queue on a host", CreateQueueOn, "`COMMENT` SUCCESS, `Host`", True),
     Command(2004, "create exchange", CreateExchange,
             "`COMMENT` SUCCESS, `Exchange` (name), `Number`", True),
-    Command(2005, "start queue", StartQueue, "`COMMENT` SUCCESS", True),
+    Command(
+        2005, "start queue", StartQueue,
+        "`COMMENT` SUCCESS, `WARNING` (only if exchanges are away with their logs)", changes=True,
+    ),
     Command(2006, "set scaling rules", SetRules, "`COMMENT` SUCCESS", True),
     Command(2007, "get scaling rules", GetRules,
             "`COMMENT`, `AUTOSCALING_NAME` and the sub-documents that are set"),

@@ -22,11 +22,13 @@ from roq.gcm.change.saga_steps import (
     with_problem,
 )
 from roq.gcm.events import LogLine
+from roq.gcm.state.losses import away_text
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
-from roq.model import VOLATILE, Limits, QueueState
+from roq.model import VOLATILE, Limits, QueueState, exchange_name
 from roq.protocol.control import StopQueue
 from roq.protocol.defined_services import DefinedServices
+from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import done
 from roq.timing import STOP_ASKS_SECONDS
 
@@ -141,7 +143,7 @@ class QueueSagas:
         queue = steps.queues.demand(name)
         if queue.running:
             yield from self._healing.heal(queue, steps.losses(queue), again=True)
-            return done()
+            return self._started(queue)
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
@@ -165,7 +167,7 @@ class QueueSagas:
         except RequestError as error:
             problem = yield from self._undo_start(queue)
             raise with_problem(error, problem) from None
-        return done()
+        return self._started(queue)
 
     def stop(self, name: str) -> Saga:
         """Stop the processes of a queue; its definition stays."""
@@ -301,6 +303,15 @@ class QueueSagas:
         yield from self._steps.start_monitor(queue)
         here = tuple(each for each in queue.record.exchanges if not each.away)
         yield from self._steps.start_exchanges(queue, here)
+
+    def _started(self, queue: Queue) -> RawDocument:
+        """The answer to a start: it says without which logs the queue runs."""
+        away = [
+            f"{exchange_name(each.number)} {away_text(queue, each, self._steps.hosts)}"
+            for each in queue.record.exchanges
+            if each.away
+        ]
+        return done(WARNING="; ".join(away)) if away else done()
 
     def _undo_create(self, queue: Queue) -> Part[str]:
         try:

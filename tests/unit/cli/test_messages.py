@@ -86,6 +86,21 @@ def test_where_to_begin_is_a_word_an_offset_or_a_time(text: str, start: object) 
     assert parse_start(text) == start
 
 
+def test_an_offset_of_an_exchange_that_there_is_none_of_is_said(
+    use: Callable[[MagicMock], MagicMock],
+) -> None:
+    cluster = use(MagicMock())
+    cluster.__enter__.return_value = cluster
+    exchanges = [MagicMock(), MagicMock()]
+    for number, each in enumerate(exchanges, start=1):
+        each.name = f"x{number}"
+    cluster.describe.return_value.exchanges = exchanges
+    told = CliRunner().invoke(cli, ["sub", "orders", "--from", "x1=4,x99=3"])
+    assert told.exit_code == 0
+    assert "Queue orders has no x99 now; it has x1, x2." in told.stderr
+    assert "has no" not in CliRunner().invoke(cli, ["sub", "orders", "--from", "x2=4"]).stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -120,13 +120,17 @@ def test_a_stopped_queue_starts_without_what_has_no_disk(script: Script) -> None
     script.ask(2004, QName="q", Host="h2")
     script.ask(2002, QName="q")
     disk = unmount(script, "h1")
-    assert script.ask(2005, QName="q")["RESULT"] == 0
+    answer = script.ask(2005, QName="q")
+    assert answer["RESULT"] == 0
+    assert answer["WARNING"] == "x1 is away: the log of x1 is not there: mount the disk"
     assert [state for _, state in states(script).values()] == ["away", "created"]
     script.live(3.0)
     assert states(script)[3][1] == "created", "another one stands in"
+    assert script.ask(2005, QName="q")["WARNING"] == answer["WARNING"], "it runs without it"
     script.hosts["h1"].mount(disk, 1)
     script.live(31.0)
     assert states(script)[1] == ("h1", "created")
+    assert "WARNING" not in script.ask(2005, QName="q")
 
 
 def test_what_else_is_lost_is_started_beside_what_has_no_disk(script: Script) -> None:
