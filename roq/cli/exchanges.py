@@ -119,9 +119,9 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
     What only that log holds is lost, and that is said first. An exchange that runs is refused:
     `roq exchange remove` empties it.
 
-    The log itself is removed if its host is there. A host that is away keeps it when it comes back,
-    no exchange uses it, and `roq health` names its folder, which is yours to remove; a log that has
-    never held anything is removed then. It goes with the queue as well.
+    The log of an exchange that has failed is removed. That of one that is away stays where it is,
+    also when its host comes back: no exchange uses it, and `roq health` names its folder, which is
+    yours to remove. One that has never held anything is removed. It goes with the queue as well.
 
     What it alone knew of named publishers is lost as well: one that is not open now may begin with
     lower sequences when it comes back, and who sends by them sends some messages again.
@@ -136,14 +136,14 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
         row = rows.get(f"x{exchange.removeprefix('x')}")
         if row is not None and row.state in NOT_RUNNING:
             away = row.state == "away"
+            why = row.reason or f"is {row.state}: its log is on host {row.host}"
             note(
-                f"{row.name} of queue {queue} is {row.state}: its log is on host {row.host}"
-                + ", which is lost" * away
-                + ". With it these are lost: all messages that it has acknowledged and that a "
-                "subscriber or a group has not read yet, delayed ones that wait, and for those to "
-                "come what is older."
-                + " Should the host come back, the log stays there, no exchange uses it, and "
-                "`roq health` names its folder, which is yours to remove." * away
+                f"{row.name} of queue {queue} {why}. With it these are lost: all messages that it "
+                "has acknowledged and that a subscriber or a group has not read yet, delayed ones "
+                "that wait, and for those to come what is older."
+                + f" If host {row.host} has the log, or comes back with it, it stays there: no "
+                "exchange uses it, and `roq health` names its folder, which is yours to remove."
+                * away
             )
             if not yes:
                 confirm("Give it up?")

@@ -185,8 +185,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         self._ask(request(2002, QName=check_name(name)), timeout)
 
     def start_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> str:
-        """Start a stopped queue. Returns which of its exchanges are away with their logs, and why,
-        in a sentence; empty: none."""
+        """Start a stopped queue. Returns which of its exchanges do not run, and why, in a sentence;
+        empty: all do. A durable queue runs without those, and they are started again."""
         return warning(self._ask(request(2005, QName=check_name(name)), timeout))
 
     def queue_exists(self, name: str) -> bool:

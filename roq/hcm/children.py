@@ -378,6 +378,12 @@ class ChildEpochs:
         self._number += 1
         return child_epoch(self._upper, self._number)
 
+    def unused(self, epoch: int) -> None:
+        """No process has had this one: the next one has it, if none was given since. What is asked
+        for again and again where a disk is missing would use all up in hours."""
+        if self._number and epoch == child_epoch(self._upper, self._number):
+            self._number -= 1
+
 
 def draw_above(drawn: int, given: int) -> int:
     """Above which number a host is to draw its epoch again; 0: it may have the one that it drew.

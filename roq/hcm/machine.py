@@ -328,6 +328,8 @@ class HostMachine:
         else:
             young = self._since if self._counted else HOST_EPOCH_MAX
             since = 0 if erased.found or erase.here else young
+            if not erase.empty and self._supervisor.lacks(erase.queue_id, erase.number):
+                since = HOST_EPOCH_MAX  # it is on a disk that is not here
             complete = stops.erased(erase.asked, since, erased.problem)
         return [stop.reply() for stop in complete]
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from roq.errors import LogMissing, NoCapacity, RegistryAway, RequestError
 from roq.hcm.children import (
+    EVERYTHING,
     EXCHANGE,
     MONITOR,
     STATES,
@@ -86,6 +87,8 @@ class Supervisor:
         self._leader = leader
         self._epochs = ChildEpochs()
         self._liveness = Liveness(settings.hung_seconds)
+        self._lacking: set[tuple[bytes, int]] = set()
+        """(queue id, number) of the exchanges whose logs were looked for, and are not here."""
         self._ending = False
 
     def handle(self, event: ProcessEvent, now: float) -> list[Effect]:
@@ -119,6 +122,12 @@ class Supervisor:
     def registered(self, epoch: int) -> None:
         """This host has an epoch."""
         self._epochs.registered(epoch)
+
+    def lacks(self, queue_id: bytes, number: int) -> bool:
+        """Whether the log of this exchange (-1: one of this queue) should be here, and is not."""
+        if number == EVERYTHING:
+            return any(each == queue_id for each, _ in self._lacking)
+        return (queue_id, number) in self._lacking
 
     # --- starting ---------------------------------------------------------------------------------
 
@@ -234,6 +243,7 @@ class Supervisor:
         child.state = STATES.step(child.state, State.RUNNING)
         child.ran = True
         child.has_log = child.durability != VOLATILE
+        self._lacking.discard((child.queue_id, child.number))
         child.history.serves(now)
         self._starts.leave(child.name)
         self.processor.back(child.name)
@@ -346,6 +356,9 @@ class Supervisor:
             f"{reason} on host {self._settings.host}: mount the disk, or give it up by `roq "
             f"exchange forget {child.queue} {exchange_name(child.number)}`"
         )
+        self._epochs.unused(child.epoch)
+        if len(self._lacking) < CHILDREN_MAX:
+            self._lacking.add((child.queue_id, child.number))
         effects: list[Effect] = [Note("log_missing", text, warning=True)]
         effects += _failures(child.take_waiters(), text, LogMissing.code)
         return effects + self._gone(child, now)

@@ -292,7 +292,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
             "`COMMENT` SUCCESS, `Exchange` (name), `Number`", True),
     Command(
         2005, "start queue", StartQueue,
-        "`COMMENT` SUCCESS, `WARNING` (only if exchanges are away with their logs)", changes=True,
+        "`COMMENT` SUCCESS, `WARNING` (only if exchanges do not run)", changes=True,
     ),
     Command(2006, "set scaling rules", SetRules, "`COMMENT` SUCCESS", True),
     Command(2007, "get scaling rules", GetRules,

@@ -18,6 +18,7 @@ from roq.machine import Tick
 from roq.model import VOLATILE, child_epoch
 from roq.protocol import broadcast, documents
 from roq.protocol.control import (
+    UNAVAILABLE,
     Answer,
     Configure,
     Control,
@@ -56,6 +57,10 @@ class PaperHost:
     control: str = ""
     children: dict[tuple[str, int], ChildInfo] = field(default_factory=dict)
     refuse: set[type] = field(default_factory=set)
+    late: bool = False
+    """Whether what it is to start does not run in time."""
+    bad_logs: set[tuple[str, int]] = field(default_factory=set)
+    """(queue, number of an exchange) whose log is here, and is refused by its process."""
     mute: set[type] = field(default_factory=set)
     asked: list[Control] = field(default_factory=list)
     started: int = 0
@@ -101,9 +106,15 @@ class PaperHost:
         raise AssertionError(message)
 
     def _refused(self, message: Control) -> Failure | None:
+        if self.late and isinstance(message, StartExchange):
+            text = "it has not reported yet"
+            return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE=UNAVAILABLE)
         if type(message) in self.refuse:
             return Failure(id=message.id, RESULT=1101, COMMENT="no room", CODE="no_capacity")
         match message:
+            case StartExchange(queue=queue, number=number) if (queue, number) in self.bad_logs:
+                text = f"{queue}.x{number} does not run: ended: exit code 74; log.json is damaged"
+                return Failure(id=message.id, RESULT=1101, COMMENT=text, CODE="failed")
             case StartExchange(queue_id=queue_id, number=number, has_log=True):
                 if (queue_id, number) not in self.logs:
                     text = f"the log of x{number} is not there: mount the disk"

@@ -12,7 +12,6 @@ from roq.errors import (
     REQUEST_ERRORS,
     ExchangeNotFound,
     InvalidRequest,
-    LogMissing,
     NoCapacity,
     NotEmpty,
     RequestError,
@@ -23,7 +22,7 @@ from roq.gcm.change.saga_steps import (
     Call,
     Calls,
     Emit,
-    NoRoom,
+    NotInTime,
     Part,
     Result,
     Saga,
@@ -33,7 +32,7 @@ from roq.gcm.change.saga_steps import (
     with_problem,
     without_exchange,
 )
-from roq.gcm.change.scaling_rules import one_exchange
+from roq.gcm.change.scaling_rules import check_shrinking, one_exchange
 from roq.gcm.events import Change, LogLine, Put
 from roq.gcm.state.queues import MONITOR, Queue, transactions_of
 from roq.gcm.state.records import (
@@ -94,7 +93,8 @@ class ExchangeSagas:
             if each.here and not queue.epoch(each.number)
         }
         durable = queue.record.durable
-        host = self._steps.place(host, exchange_hosts(queue), avoid=begun, durable=durable)
+        avoid = {*begun, *queue.refusing}
+        host = self._steps.place(host, exchange_hosts(queue), avoid=avoid, durable=durable)
         if host in begun:
             raise RequestError(
                 f"{begun[host]} of queue {queue.name!r} was begun on host {host} before, and does "
@@ -153,16 +153,19 @@ class ExchangeSagas:
             exchange = yield from self._define(queue, transaction, place, origin, replaces)
         try:
             yield from self._start(queue, exchange)
+            queue.refusing.discard(exchange.host)
             yield from self._save_created(queue, exchange.number, transaction)
         except OPEN_ERRORS:
             raise  # the next leader completes it
         except RequestError as error:
+            queue.refusing.add(exchange.host)
             # What a host refuses now may have run since the first time that it was asked for.
             if queue.record.durable and (begun is not None or isinstance(error, Unanswered)):
                 name = exchange_name(exchange.number)
                 text = f"{name} is begun, and may run: {_is_begun(queue, name)}"
                 raise with_problem(error, text) from None
-            problem = yield from self._undo_add(queue, exchange)
+            ran = begun is not None or isinstance(error, Unanswered | NotInTime)
+            problem = yield from self._undo_add(queue, exchange, ran=ran)
             raise with_problem(error, problem) from None
         return exchange.number
 
@@ -226,7 +229,8 @@ class ExchangeSagas:
         yield from self._steps.save(record, *more)
         queue.transactions = dict(kept)
 
-    def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
+    def _undo_add(self, queue: Queue, exchange: ExchangeRecord, *, ran: bool = True) -> Part[str]:
+        """Take back what was begun; `ran`: it may have run, so readers hear where it ends."""
         number = exchange.number
         queue.refused.add(number)
         try:
@@ -236,7 +240,8 @@ class ExchangeSagas:
             )
             gone = self._departed(queue, exchange, end=0)
             queue.children.pop(number, None)
-            yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
+            record = queue.record.departing(gone) if ran or gone.epoch else queue.record
+            yield from self._steps.save(without_exchange(record, number))
         except RequestError as error:
             return f"the definition of {exchange_name(number)} is left behind: {error}"
         return ""
@@ -268,7 +273,7 @@ class ExchangeSagas:
         queue = self._steps.queues.demand_same(request.queue, request.queue_id)
         exchange = queue.record.exchange(request.number)
         if exchange is not None:
-            _check_shrinking(queue, exchange, rules, holds_nothing=request.holds_nothing)
+            check_shrinking(queue, exchange, rules, holds_nothing=request.holds_nothing)
             yield from self._remove(queue, exchange, request.epoch, request.end)
         return Done(id=request.id)
 
@@ -278,13 +283,13 @@ class ExchangeSagas:
         exchange = _named(queue, str(request.Exchange))
         lost = self._lost_with_log(queue, exchange)
         _check_forgetting(queue, exchange, lost, forget=request.Forget)
-        if len(_wanted(queue)) <= 1 and exchange.here:
+        if len(queue.record.here) <= 1 and exchange.here:
             raise RequestError(
                 f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
                 "a queue keeps one; remove or stop the queue instead"
             )
         if queue.record.state is QueueState.STOPPED:
-            _check_stopped(queue, exchange)
+            _check_stopped(queue, exchange, forget=request.Forget)
             if len(queue.record.exchanges) == 1:  # of an ordered queue, and away
                 raise RequestError(
                     f"queue {queue.name!r} has no other exchange: `roq queue start {queue.name}` "
@@ -302,8 +307,11 @@ class ExchangeSagas:
         if not queue.record.exchanges:  # its only one was given up
             try:
                 yield from self._add(queue, "", lambda: self._steps.place_beside(queue), CREATION)
-            except NoRoom as error:
-                problems.append(f"another exchange begins as soon as there is room: {error}")
+            except OPEN_ERRORS:
+                raise
+            except RequestError as error:
+                when = "there is room" if isinstance(error, NoCapacity) else "a host can"
+                problems.append(f"another exchange begins as soon as {when}: {error}")
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
@@ -379,8 +387,8 @@ class ExchangeSagas:
         yield from self._steps.save(record)
         # A host that does not answer holds nothing up: it is told when it reports again.
         problems = yield from self._steps.stop_children(
-            queue, "removed", number, (exchange.host,), erase=True
-        )
+            queue, "removed", number, (exchange.host,), erase=True, empty=exchange.away
+        )  # what was given up while it was away stays on its disk, as where its host is lost
         yield from self._steps.save(without_exchange(queue.record, number))
         queue.children.pop(number, None)
         return problems
@@ -400,16 +408,18 @@ class ExchangeSagas:
         """Complete what was left half-done of this queue, or undo it."""
         queue = self._steps.queues.get(name)
         if queue is not None and queue.running:
-            missing: LogMissing | None = None
+            failed: RequestError | None = None
             for exchange in queue.record.exchanges:
                 try:
                     if self._can_finish(queue, exchange):
                         yield from self._finish(queue, exchange)
-                except LogMissing as error:
-                    missing = error
+                except OPEN_ERRORS:
+                    raise
+                except RequestError as error:  # the others are not kept by it
+                    failed = failed or error
             yield from self._stand_in(queue)
-            if missing is not None:
-                raise missing
+            if failed is not None:
+                raise failed
         return done()
 
     def stand_in(self, queue: Queue, lost: Iterable[ExchangeRecord]) -> Part[None]:
@@ -417,7 +427,7 @@ class ExchangeSagas:
         given. More, that scaling had made, the load asks for.
 
         Raises:
-            NoRoom: not for all of them is there a host.
+            NoCapacity: not for all of them is there a host.
         """
         gone = list(lost)
         record = queue.record
@@ -513,10 +523,6 @@ def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
     )
 
 
-def _wanted(queue: Queue) -> list[ExchangeRecord]:
-    return [exchange for exchange in queue.record.exchanges if exchange.here]
-
-
 def _check_forgetting(queue: Queue, exchange: ExchangeRecord, lost: str, *, forget: bool) -> None:
     """What cannot be read, and may be in a log, is given up by who says so, and nothing else is.
 
@@ -534,16 +540,17 @@ def _check_forgetting(queue: Queue, exchange: ExchangeRecord, lost: str, *, forg
             f"{name} of queue {queue.name!r} {lost}. Its log may hold what nobody has read: see "
             f"that it runs again, {up}"
         )
-    if forget and not (exchange.away or lost):
+    stopped = queue.record.state is QueueState.STOPPED and queue.record.durable
+    if forget and not (exchange.away or lost or stopped):
         raise RequestError(
             f"{name} of queue {queue.name!r} is not away, and runs: there is nothing to give up. "
             f"`roq exchange remove {queue.name} {name}` empties it and stops it"
         )
 
 
-def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
+def _check_stopped(queue: Queue, exchange: ExchangeRecord, *, forget: bool) -> None:
     """What is in the log of a stopped queue can be read only when that runs."""
-    if queue.record.durable and not exchange.away:
+    if queue.record.durable and not (exchange.away or forget):
         raise RequestError(
             f"queue {queue.name!r} is stopped, and what is in the log of "
             f"{exchange_name(exchange.number)} can be read only when it runs: `roq queue start "
@@ -557,32 +564,15 @@ def _lacking(queue: Queue) -> int:
     record = queue.record
     if record.limits.ordered:
         return int(not record.exchanges)
-    return max(int(not _wanted(queue)), -record.surplus)
+    return max(int(not queue.record.here), -record.surplus)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
     begun = _begun(queue, request.transaction)
-    if begun is None and len(_wanted(queue)) >= rules.exchanges_max:
+    if begun is None and len(queue.record.here) >= rules.exchanges_max:
         raise NoCapacity(
-            f"queue {queue.name!r} has {len(_wanted(queue))} exchanges and grows to at most "
+            f"queue {queue.name!r} has {len(queue.record.here)} exchanges and grows to at most "
             f"{rules.exchanges_max} by itself"
-        )
-
-
-def _check_shrinking(
-    queue: Queue, exchange: ExchangeRecord, rules: ElasticRules, *, holds_nothing: bool
-) -> None:
-    name = exchange_name(exchange.number)
-    if queue.record.durable and not holds_nothing:
-        raise RequestError(f"{name} keeps a log: `roq exchange remove` removes it with that")
-    if exchange.origin != SCALING:
-        raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
-    if exchange.here and exchange.number not in queue.record.removable:
-        raise RequestError(f"{name} stands in for an exchange that is away")
-    least = max(1, rules.exchanges_min)
-    if exchange.wanted and len(_wanted(queue)) <= least:
-        raise RequestError(
-            f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays"
         )
 
 

@@ -300,18 +300,34 @@ class QueueSagas:
         ]
 
     def _start(self, queue: Queue) -> Part[None]:
+        """Start its monitor, and all exchanges that are not away.
+
+        Raises:
+            RequestError: none of the exchanges runs; of a queue in memory: not all of them run.
+        """
         yield from self._steps.start_monitor(queue)
         here = tuple(each for each in queue.record.exchanges if not each.away)
-        yield from self._steps.start_exchanges(queue, here)
+        try:
+            yield from self._steps.start_exchanges(queue, here)
+        except OPEN_ERRORS:
+            raise
+        except RequestError:
+            # What is in the logs of the others can be read; the rest is started again like what
+            # was lost, and named.
+            if not (queue.record.durable and any(_runs(queue, each) for each in here)):
+                raise
 
     def _started(self, queue: Queue) -> RawDocument:
-        """The answer to a start: it says without which logs the queue runs."""
-        away = [
-            f"{exchange_name(each.number)} {away_text(queue, each, self._steps.hosts)}"
+        """The answer to a start: it says without which exchanges the queue runs."""
+        hosts, refused = self._steps.hosts, queue.not_started
+        missing = [
+            (each, away_text(queue, each, hosts) if each.away
+             else f"does not run: {refused.get(each.number, f'host {each.host} did not answer')}")
             for each in queue.record.exchanges
-            if each.away
-        ]
-        return done(WARNING="; ".join(away)) if away else done()
+            if each.away or not _runs(queue, each)
+        ]  # fmt: skip
+        told = [f"{exchange_name(each.number)} {why}" for each, why in missing]
+        return done(WARNING="; ".join(told)) if told else done()
 
     def _undo_create(self, queue: Queue) -> Part[str]:
         try:
@@ -342,6 +358,12 @@ def _remember(known: set[bytes], queue: Queue) -> None:
     if len(known) >= REMEMBERED_MAX:
         known.clear()
     known.add(queue.record.queue_id)
+
+
+def _runs(queue: Queue, exchange: ExchangeRecord) -> bool:
+    """Whether it has started since the queue was stopped: a report may be older than that."""
+    child = queue.children.get(exchange.number)
+    return child is not None and child.state == "running"
 
 
 def _in_state(queue: Queue, state: QueueState) -> QueueRecord:

@@ -50,18 +50,21 @@ class Reconciliation:
                 gone = yield from self._let_go(known, child, late=late)
                 if not gone:
                     return done()  # its monitor sees to it, and is asked again at a later report
+            # Only what a definition says is gone; that there is none proves nothing, and takes
+            # no log with it that has ever held something.
+            erase = (
+                known is not None
+                and known.record.durable
+                and (forgotten or _is_removed(known, number))
+            )
             message = StopQueue(
                 queue=queue,
                 queue_id=queue_id,
-                number=EVERYTHING if whole else number,
+                number=EVERYTHING if whole and not erase else number,  # others keep their logs
                 leader_epoch=self._steps.leader_epoch,
                 cluster=self._steps.cluster,
                 reason=_reason(known, number),
-                # Only what a definition says is gone; that there is none proves nothing, and takes
-                # no log with it that has ever held something.
-                erase=known is not None
-                and known.record.durable
-                and (forgotten or _is_removed(known, number)),
+                erase=erase,
                 empty=forgotten,
             )
             call = Call(host, live.control, message, STOP_ASKS_SECONDS, again=True)

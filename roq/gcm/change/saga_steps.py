@@ -45,6 +45,7 @@ from roq.gcm.state.removed_logs import RemovedLogs, described, folder
 from roq.model import child_epoch, host_epoch
 from roq.policy import placement
 from roq.protocol.control import (
+    UNAVAILABLE,
     Control,
     Done,
     Failure,
@@ -119,6 +120,10 @@ OPEN_ERRORS: Final = (RegistryAway, NotLeader)
 
 class Unanswered(RequestError):
     """A host has not said whether it has started something: it may run."""
+
+
+class NotInTime(RequestError):
+    """A host has begun to start something that did not run in time: it may have run since."""
 
 
 T = TypeVar("T")
@@ -222,7 +227,7 @@ class Steps:
         """
         loads = self._loads(durable=queue.record.durable)
         try:
-            return placement.choose(loads, exchange_hosts(queue))
+            return placement.choose(loads, exchange_hosts(queue), avoid=queue.refusing)
         except NoCapacity as error:
             raise NoRoom(str(error)) from None
 
@@ -362,11 +367,13 @@ class Steps:
                 self._started(queue, call.host, answer)
             except LogMissing as error:
                 queue.missing[exchange.number] = str(error)
+                queue.not_started.pop(exchange.number, None)
                 failed = failed or error
             except Unanswered as error:
                 failed = error if failed is None or isinstance(failed, LogMissing) else failed
             except RequestError as error:
                 queue.missing.pop(exchange.number, None)  # it was looked for, and is there
+                queue.not_started[exchange.number] = str(error)
                 failed = error if failed is None or isinstance(failed, LogMissing) else failed
         if failed is not None:
             raise failed
@@ -389,6 +396,8 @@ class Steps:
                 kind = REQUEST_ERRORS.get(answer.CODE, RequestError)
                 if issubclass(kind, OPEN_ERRORS):
                     kind = RequestError  # its own registry, or leader: nothing is open here
+                if answer.CODE == UNAVAILABLE:
+                    kind = NotInTime
                 if kind is LogMissing:
                     raise LogMissing(answer.COMMENT)
                 raise kind(f"host {name} refused: {answer.COMMENT}")

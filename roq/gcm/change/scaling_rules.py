@@ -15,9 +15,16 @@ import msgspec
 from roq.errors import InvalidRequest, RequestError
 from roq.gcm.change.saga_steps import Emit, Saga, Save
 from roq.gcm.events import Effect, ForgetListener, PushRules, Put
-from roq.gcm.state.queues import Queues
-from roq.gcm.state.records import Snapshot, encode, listeners_path, rules_path
-from roq.model import ElasticRules, Limits
+from roq.gcm.state.queues import Queue, Queues
+from roq.gcm.state.records import (
+    SCALING,
+    ExchangeRecord,
+    Snapshot,
+    encode,
+    listeners_path,
+    rules_path,
+)
+from roq.model import ElasticRules, Limits, exchange_name
 from roq.protocol import documents
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import SetRules
@@ -179,3 +186,28 @@ _MEANING: Final = {
     "AUTOSCALING_ROQ_HOLD": "hold_seconds",
 }
 """Field on the wire → field of `ElasticRules`."""
+
+
+def check_shrinking(
+    queue: Queue, exchange: ExchangeRecord, rules: ElasticRules, *, holds_nothing: bool
+) -> None:
+    """Refuse to take an exchange away that is not to go by itself.
+
+    Args:
+        holds_nothing: its log has nothing that may still be read.
+
+    Raises:
+        RequestError: says why it stays.
+    """
+    name = exchange_name(exchange.number)
+    if queue.record.durable and not holds_nothing:
+        raise RequestError(f"{name} keeps a log: `roq exchange remove` removes it with that")
+    if exchange.origin != SCALING:
+        raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
+    if exchange.here and exchange.number not in queue.record.removable:
+        raise RequestError(f"{name} stands in for an exchange that is away")
+    least = max(1, rules.exchanges_min)
+    if exchange.wanted and len(queue.record.here) <= least:
+        raise RequestError(
+            f"queue {queue.name!r} keeps {least} exchange{'s' * (least > 1)}; {name} stays"
+        )

@@ -25,7 +25,7 @@ from roq.policy.placement import LACKING, HostLoad
 from roq.protocol.control import (
     HostReport,
 )
-from roq.protocol.public import check_address, check_host
+from roq.protocol.public import check_address, check_host, is_address
 from roq.protocol.reports import ChildInfo
 from roq.timing import HOST_SILENT_SECONDS
 
@@ -287,6 +287,7 @@ class Hosts:
         if report.epoch > HOST_EPOCH_MAX:
             raise InvalidRequest(f"no host has the epoch {report.epoch}")
         _check_numbers(report)
+        _check_children(report)
         host = self._hosts.get(report.host)
         if host is None:
             if len(self._hosts) >= HOSTS_MAX:
@@ -450,6 +451,18 @@ class Hosts:
         for name, host in self._hosts.items():
             assert name == host.name  # noqa: S101
             assert host.state is not LIVE or host.report is not None  # noqa: S101
+
+
+def _check_children(report: HostReport) -> None:
+    """What they tell is written down: nobody could read a definition with an impossible address."""
+    for child in report.children:
+        for address in (child.control, child.statistics, child.data, child.live):
+            if address and not is_address(address):
+                raise InvalidRequest(
+                    f"{child.child[:150]!r} tells {address[:60]!r}, which is no address"
+                )
+        if (child.role == "monitor") is not (child.number == 0):
+            raise InvalidRequest(f"{child.child[:150]!r} is a {child.role[:20]} {child.number}")
 
 
 def _check_numbers(report: HostReport) -> None:

@@ -72,8 +72,13 @@ def away_text(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> str:
     """What is wrong with an exchange that is away, in a clause that follows its name."""
     host = exchange.host
     missing = queue.missing.get(exchange.number, "")
-    if missing and not hosts.lost(host):
-        return f"is away: {missing}"
+    if not hosts.lost(host):
+        if missing:
+            return f"is away: {missing}"
+        refused = queue.not_started.get(exchange.number, "")
+        if refused:
+            return f"is away: {refused}"
+        return f"is away: its log is on host {host}, which is to start it"
     return f"is away: its log is on host {host}, which is lost; it is back when that host is"
 
 

@@ -35,8 +35,12 @@ class Queue:
     missing: dict[int, str] = field(default_factory=dict)
     """Number of an exchange whose host does not have its log → what that has said, in a sentence.
     """
+    not_started: dict[int, str] = field(default_factory=dict)
+    """Number of an exchange with a log that its host has refused to start → what that said last."""
     refused: set[int] = field(default_factory=set)
     """Numbers of exchanges that never ran, and whose definition is to go."""
+    refusing: set[str] = field(default_factory=set)
+    """Hosts that have not started one more exchange of it when they were asked last."""
     unsaved: bool = False
     """Whether a process has addresses that do not stand in the registry."""
 
@@ -111,6 +115,7 @@ class Queue:
             return
         self.children[number] = child
         self.missing.pop(number, None)
+        self.not_started.pop(number, None)
         if known is None or _addresses(known) != _addresses(child):
             self.unsaved = self.with_addresses() != self.record
 
@@ -239,6 +244,9 @@ class Queues:
             queue.children.clear()
         numbers = {each.number for each in record.exchanges}
         queue.missing = {each: why for each, why in queue.missing.items() if each in numbers}
+        queue.not_started = {
+            each: why for each, why in queue.not_started.items() if each in numbers
+        }
         queue.refused &= numbers
         for number, child in list(queue.children.items()):
             if child.epoch < queue.floor(number):
@@ -302,7 +310,11 @@ class Queues:
         }
         for queue in self._queues.values():
             if queue.record.state is not QueueState.STOPPED:
-                lacking |= {each.host for each in queue.record.exchanges if each.away}
+                lacking |= {
+                    each.host
+                    for each in queue.record.exchanges
+                    if each.away and each.number not in queue.not_started
+                }
         return frozenset(lacking)
 
     def monitors_for(self, host: str) -> dict[str, str]:

@@ -212,6 +212,11 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
         return next((record for record in self.exchanges if record.number == number), None)
 
     @property
+    def here(self) -> list[ExchangeRecord]:
+        """The exchanges that are neither to go nor away."""
+        return [each for each in self.exchanges if each.here]
+
+    @property
     def surplus(self) -> int:
         """How many exchanges more it has here than it was given, by its creation and by hand; below
         0: how many less, as some are away."""

@@ -377,9 +377,20 @@ def test_where_the_log_ends_of_what_its_monitor_alone_has_heard_of_it_says(scrip
 
 
 def test_an_exchange_that_its_host_refuses_at_once_has_lost_nothing(script: Script) -> None:
+    """What it knew of named publishers is nothing, so they go on as before."""
+    life = script.record("q").life
     script.hosts["h2"].refuse.add(StartExchange)
     assert isinstance(ask(script, out(script)), Failure)
+    assert not script.record("q").departed
+    assert script.record("q").life == life
+
+
+def test_one_that_did_not_run_in_time_may_have_run(script: Script) -> None:
+    life = script.record("q").life
+    script.hosts["h2"].late = True
+    assert isinstance(ask(script, out(script)), Failure)
     assert [each.end for each in script.record("q").departed] == [0]
+    assert script.record("q").life == life + 1
 
 
 def test_what_an_earlier_attempt_to_grow_has_begun_is_kept(script: Script) -> None:

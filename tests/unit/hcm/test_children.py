@@ -57,6 +57,19 @@ def test_no_number_is_given_twice() -> None:
         epochs.next()
 
 
+def test_a_number_that_no_process_had_is_given_again_if_it_was_the_last_one() -> None:
+    epochs = ChildEpochs()
+    epochs.registered(7)
+    first, second = epochs.next(), epochs.next()
+    epochs.unused(first)
+    assert epochs.next() == child_epoch(7, 3), "the second one is above it"
+    epochs.unused(child_epoch(7, 3))
+    assert epochs.next() == child_epoch(7, 3)
+    epochs.registered(9)
+    epochs.unused(second)
+    assert epochs.next() == child_epoch(9, 1)
+
+
 @pytest.mark.parametrize(
     ("endpoint", "port"),
     [

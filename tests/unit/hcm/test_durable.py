@@ -6,7 +6,7 @@ import pytest
 from hcm_host import HOST_EPOCH, QUEUE_ID, Host
 
 from roq.hcm.events import Erase, Reply
-from roq.model import HOST_EPOCH_MAX
+from roq.model import HOST_EPOCH_MAX, child_number
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
 
@@ -161,6 +161,34 @@ def test_where_a_log_must_be_and_is_not_nothing_is_started_and_who_asks_is_told(
     assert spec(host).has_log
     host.report(X1)
     assert host.last_report[X1].state == "running"
+
+
+def test_asking_for_a_log_that_is_not_there_uses_no_epochs_up() -> None:
+    host = Host(logs=LOGS)
+    host.disk_is_there = False
+    for _ in range(5):
+        host.start_exchange(durability="flush", has_log=True)
+    host.disk_is_there = True
+    host.start_exchange(durability="flush", has_log=True)
+    assert child_number(spec(host).epoch) == 1
+
+
+@pytest.mark.parametrize("number", [1, -1])
+def test_a_log_that_should_be_here_and_is_not_does_not_count_as_removed(number: int) -> None:
+    """It is on a disk that is not there; a later manager may have that."""
+    host = durable()
+    host.disk_is_there = host.has_log = False
+    host.crash(X1)
+    asked = {"queue_id": QUEUE_ID, "number": number, "reason": "removed"}
+    assert host.stop_queue(**asked, erase=True) == [Done(id=3, no_log_since=HOST_EPOCH_MAX)]
+    given_up = host.stop_queue(**asked, erase=True, empty=True)
+    assert given_up == [Done(id=3, no_log_since=HOST_EPOCH)]
+    host.disk_is_there = True
+    host.start_exchange(durability="flush", has_log=True)
+    host.report(X1)
+    host.stop_queue(queue_id=QUEUE_ID, number=1, reason="stopped")
+    host.end_asked()
+    assert host.stop_queue(**asked, erase=True) == [Done(id=3, no_log_since=HOST_EPOCH)]
 
 
 def test_one_that_has_never_run_makes_its_log_however_often_it_is_killed_before() -> None:
