@@ -195,7 +195,7 @@ def test_messages_behind_a_busy_link_leave_without_a_flush(scene: Scene) -> None
 
 def test_messages_of_a_batch_share_their_receipt(scene: Scene) -> None:
     exchange = scene.exchange()
-    publisher = scene.publisher()
+    publisher = scene.publisher(linger=30.0)
     released = exchange.freeze()
     publisher.publish(b"first, alone")
     receipts = {id(publisher.publish(b"x")) for _ in range(20)}

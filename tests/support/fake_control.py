@@ -285,11 +285,13 @@ class ThreadExchange:
         self.info = self.server.info
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
+        self._hangs: list[threading.Event] = []
         self._closed = False
 
     def freeze(self) -> threading.Event:
         """Hang it until the event is set."""
         released, hung = threading.Event(), threading.Event()
+        self._hangs.append(released)
 
         def hang() -> None:
             hung.set()
@@ -310,5 +312,8 @@ class ThreadExchange:
         if not self._closed:
             self._closed = True
             self.server.reactor.stop()
+            for released in self._hangs:  # of a test that has failed meanwhile
+                released.set()
             self._thread.join(30)
+            assert not self._thread.is_alive(), "it uses what would be closed"
             self.server.close()
