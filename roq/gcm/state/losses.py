@@ -16,7 +16,7 @@ from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import LIVE, LOST, STARVED_SECONDS, UNMANAGED, Host, Hosts, Signs
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import ExchangeRecord
-from roq.model import exchange_name, host_epoch
+from roq.model import QueueState, exchange_name, host_epoch
 from roq.timing import PROOF_SECONDS
 
 
@@ -74,7 +74,9 @@ def away_text(queue: Queue, exchange: ExchangeRecord, hosts: Hosts) -> str:
     missing = queue.missing.get(exchange.number, "")
     if not hosts.lost(host):
         if missing:
-            return f"is away: {missing}"
+            stopped = queue.record.state is QueueState.STOPPED
+            again = f"; `roq queue start {queue.name}` looks for it again" * stopped
+            return f"is away: {missing}{again}"
         refused = queue.not_started.get(exchange.number, "")
         if refused:
             return f"is away: {refused}"

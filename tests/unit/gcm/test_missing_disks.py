@@ -133,6 +133,15 @@ def test_a_stopped_queue_starts_without_what_has_no_disk(script: Script) -> None
     assert "WARNING" not in script.ask(2005, QName="q")
 
 
+def test_of_a_stopped_queue_it_is_said_who_looks_again(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    unmount(script, "h1")
+    script.ask(2002, QName="q")
+    (reason,) = described(script)["Reasons"]
+    assert reason.startswith("x1 is away: the log of x1 is not there: mount the disk")
+    assert reason.endswith("; `roq queue start q` looks for it again")
+
+
 def test_what_else_is_lost_is_started_beside_what_has_no_disk(script: Script) -> None:
     script.ask(2004, QName="q", Host="h1")
     script.hosts["h1"].logs.pop((script.record("q").queue_id, 1))
