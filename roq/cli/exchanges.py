@@ -138,9 +138,9 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
             away = row.state == "away"
             why = row.reason or f"is {row.state}: its log is on host {row.host}"
             note(
-                f"{row.name} of queue {queue} {why}. With its log these are lost: all messages that "
-                "it has acknowledged and that a subscriber or a group has not read yet, delayed "
-                "ones that wait, and for those to come what is older."
+                f"{row.name} of queue {queue} {why}. With its log these are lost: all messages "
+                "that it has acknowledged and that a subscriber or a group has not read yet, "
+                "delayed ones that wait, and for those to come what is older."
                 + f" If host {row.host} has the log, or comes back with it, it stays there: no "
                 "exchange uses it, and `roq health` names its folder, which is yours to remove."
                 * away

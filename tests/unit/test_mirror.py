@@ -24,6 +24,7 @@ gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
 gcm/test_durable
 gcm/test_missing_disks
+gcm/test_refused_logs
 gcm/test_scaling
 hcm/test_adoption
 hcm/test_draining
