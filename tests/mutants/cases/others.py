@@ -121,7 +121,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("queue.running and exchange.here)", "queue.running and exchange.state == \"created\")"),
         ("return may_have_run or self._steps.runs", "return self._steps.runs"),
         ("        if host in begun:\n", "        if False:\n"),
-        ("{*begun, *queue.refusing}", "queue.refusing"),
+        ("{*begun, *queue.refusing}", "set()"),
         ("return may_have_run or self._steps.runs(queue, exchange.number)", "return True"),
         ("queue.record.durable and exchange.number not in queue.refused", "queue.record.durable"),
         ("        queue.refused.add(number)\n", ""),
