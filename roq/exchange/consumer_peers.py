@@ -109,8 +109,10 @@ class Owed(Generic[B]):
     def note(self, peer: Peer[B], serial: int, refused: list[int] | None) -> None:
         """A member is owed this, too."""
         _, before = self.done.get(peer, (0, None))
-        if before:  # as many as a member may have; who names others is told of some
-            refused = [*dict.fromkeys([*before, *(refused or [])])][:SETTLED_MAX]
+        if refused:  # as many as a member may have; who names others is told of some
+            refused = [*dict.fromkeys([*(before or []), *refused])][:SETTLED_MAX]
+        elif before:
+            refused = before
         self.done[peer] = serial, before if refused is None else refused
 
 

@@ -30,7 +30,14 @@ from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
 from roq.protocol.attributes import NO_ATTRIBUTES, BatchAttributes, pack_attributes
 from roq.protocol.batch import read_body, read_header
-from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
+from roq.protocol.consuming import (
+    MEMBERS_PER_ANSWER_MAX,
+    SETTLED_MAX,
+    Done,
+    GroupOrder,
+    GroupSettings,
+    requests_in,
+)
 from roq.protocol.defined_services import DefinedServices, defined_for, under
 from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.orphaned_answers import ORPHANED, AnswersOffered, AnswersTaken
@@ -472,7 +479,14 @@ def _service_of(topic: bytes) -> str:
 
 
 def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:
-    """What an instance has begun and answered; gives the leases that were not its own."""
+    """What an instance has begun and answered; gives the leases that were not its own.
+
+    Raises:
+        RemoteProtocolError: it names more requests than are looked at in one go.
+    """
+    if (count := requests_in(done)) > SETTLED_MAX:
+        text = f"a Done names {SETTLED_MAX:,} requests at most, not {count:,}"
+        raise RemoteProtocolError(text)
     # A lease that is there may have lost some of its requests: its instance was told which.
     named = [each.lease for each in done.begun] + [each.lease for each in done.answers]
     refused = [lease for lease in named if lease not in member.leases]

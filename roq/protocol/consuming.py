@@ -75,6 +75,10 @@ OLDEST_TOPICS_MAX: Final = 100
 """Whose oldest message is named."""
 SETTLED_MAX: Final = 50_000
 """Leases, runs and what is returned in one Done, of each kind: it is heard at once."""
+ANSWERS_MAX: Final = 1_000
+BEGUN_MAX: Final = 1_000
+"""Of an instance likewise: answers, and runs of requests that begin. All together these name
+`SETTLED_MAX` requests at most."""
 SETTLED_BYTES_MAX: Final = 1024 * 1024
 """What is done takes so much in a Done at most; more goes in the next one."""
 DONE_BYTES: Final = 1_024
@@ -239,9 +243,9 @@ class Done(msgspec.Struct, frozen=True, array_like=True):
     """Lease and run of messages: these are acknowledged."""
     returned: Annotated[list[Returned], msgspec.Meta(max_length=SETTLED_MAX)] = []
     credit: Credit | None = None
-    answers: list[Answer] = []
+    answers: Annotated[list[Answer], msgspec.Meta(max_length=ANSWERS_MAX)] = []
     """Of an instance of a service, and so is what it has begun; in their place are no leases."""
-    begun: list[Begun] = []
+    begun: Annotated[list[Begun], msgspec.Meta(max_length=BEGUN_MAX)] = []
 
 
 class DoneConfirmed(msgspec.Struct, frozen=True, array_like=True):
@@ -250,6 +254,12 @@ class DoneConfirmed(msgspec.Struct, frozen=True, array_like=True):
     serial: Whole
     refused: list[Whole] = []
     """Leases that were not the member's any more when their acknowledgement came."""
+
+
+def requests_in(done: Done) -> int:
+    """Requests that an instance has begun or answered, as often as they are named."""
+    begun = sum(each.length for each in done.begun)
+    return begun + sum(1 + len(each.more) for each in done.answers)
 
 
 def parts_of(done: Done, frame_bytes: int) -> list[Done]:

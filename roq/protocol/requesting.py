@@ -53,6 +53,8 @@ ONCE: Final = 1
 SILENT: Final = 2
 """Flag: nobody waits for the response."""
 
+MORE_MAX: Final = 1_023
+"""Values of one answer, beside the first one."""
 WITHIN_SECONDS_MAX: Final = 86_400.0
 TEXT_MAX: Final = 64 * 1024
 """Bytes of what is told of an error."""
@@ -91,7 +93,7 @@ _Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 34)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 _Counts = Annotated[list[Whole], msgspec.Meta(max_length=len(DURATION_BOUNDS) + 1)]
-_More = Annotated[list[bytes], msgspec.Meta(max_length=(1 << 20) - 1)]
+_More = Annotated[list[bytes], msgspec.Meta(max_length=MORE_MAX)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 _Settings = Annotated[
     tuple[Annotated[str, msgspec.Meta(max_length=64)], ...], msgspec.Meta(max_length=64)

@@ -8,7 +8,7 @@ or the lease is over, as acknowledgements are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import chain
+from itertools import chain, repeat
 from math import inf
 from typing import Final
 
@@ -17,17 +17,35 @@ from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import IN, Membership, Prefetch, Return, Seat, SeatPhase, Told
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request.orphaned_answers import OrphanedAnswers
-from roq.client.request.request_holding import RUNS, SAID, RequestHolding, alike, begun_of
+from roq.client.request.request_holding import (
+    RUNS,
+    SAID,
+    HeldBegun,
+    RequestHolding,
+    alike,
+    begun_of,
+    portions,
+)
 from roq.model import LogId
 from roq.protocol import requesting
-from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Joined, Run
+from roq.protocol.consuming import (
+    ANSWERS_MAX,
+    BEGUN_MAX,
+    DONE_BYTES,
+    SETTLED_BYTES,
+    SETTLED_MAX,
+    Credit,
+    Done,
+    DoneConfirmed,
+    Joined,
+    Run,
+)
 from roq.protocol.orphaned_answers import ORPHANED, AnswersTaken
 from roq.protocol.requesting import (
     FIGURES,
     INSTANCE_ORDER,
     REVOKED,
     Answer,
-    Begun,
     Figures,
     InstanceOrder,
     Revoked,
@@ -171,15 +189,15 @@ class InstanceMachine(ConsumerMachine):
         asks: list[AskExchange] = []
         answers: list[Answer] = []
         told: list[Told] = []
-        size, room = 0, seat.frame_bytes - DONE_BYTES
+        size, count, room = 0, 0, seat.frame_bytes - DONE_BYTES
         most = min(room, ANSWER_BYTES)
 
         def send() -> None:
-            nonlocal size
+            nonlocal size, count
             asks.extend(self._send(log, seat, Done(0, answers=list(answers)), list(told), now))
             answers.clear()
             told.clear()
-            size = 0
+            size = count = 0
 
         for holding in holdings:
             for run in holding.take_acked():
@@ -190,7 +208,8 @@ class InstanceMachine(ConsumerMachine):
                     stop = first + length
                     while index < stop:
                         result, more, bytes_ = alike(holding.answers, index, stop, room)
-                        if answers and size + bytes_ > most:
+                        full = len(answers) >= ANSWERS_MAX or count + len(more) >= SETTLED_MAX
+                        if answers and (full or size + bytes_ > most):
                             if index > begin:
                                 told.append((holding, [Run(run.offset, begin, index - begin)], 0))
                             send()
@@ -200,6 +219,7 @@ class InstanceMachine(ConsumerMachine):
                             more,
                         ))  # fmt: skip
                         size += bytes_
+                        count += 1 + len(more)
                         index += 1 + len(more)
                     told.append((holding, [Run(run.offset, begin, stop - begin)], 0))
         if answers:
@@ -211,7 +231,7 @@ class InstanceMachine(ConsumerMachine):
         again; they come out of `started` when that is kept."""
         asks: list[AskExchange] = []
         for log, seat, some in self._by_seat(holdings):
-            begun: list[Begun] = []
+            begun: list[HeldBegun] = []
             starting: list[tuple[RequestHolding, range]] = []
             for holding in some:
                 run, runs = holding.next_unbegun(most)
@@ -220,9 +240,9 @@ class InstanceMachine(ConsumerMachine):
                     holding.begun = run.stop
                     for first, count in runs:
                         most -= count
-                        begun += begun_of(holding, first, count, once=True)
+                        begun += zip(repeat(holding), begun_of(holding, first, count, once=True))
             if begun:
-                asks += self._say(log, seat, [each for each, _ in starting], begun, now)
+                asks += self._say(log, seat, begun, now)
                 self._starting.setdefault(log, []).extend((seat.serial, *each) for each in starting)
         return asks
 
@@ -230,13 +250,13 @@ class InstanceMachine(ConsumerMachine):
         """Tell exchanges which of these run, as far as they do not know it."""
         asks: list[AskExchange] = []
         for log, seat, some in self._by_seat(holdings):
-            begun: list[Begun] = []
+            begun: list[HeldBegun] = []
             for holding in some:
                 for index, count in holding.open_at(RUNS):
                     holding.stages[index : index + count] = bytes((SAID,)) * count
-                    begun += begun_of(holding, index, count)
+                    begun += zip(repeat(holding), begun_of(holding, index, count))
             if begun:
-                asks += self._say(log, seat, some, begun, now)
+                asks += self._say(log, seat, begun, now)
         return asks
 
     def _by_seat(
@@ -253,12 +273,15 @@ class InstanceMachine(ConsumerMachine):
             if (seat := self._seats.get(log)) is not None and seat.phase is SeatPhase.IN
         ]
 
-    def _say(
-        self, log: LogId, seat: Seat, holdings: list[RequestHolding], begun: list[Begun],
-        now: float,
-    ) -> list[AskExchange]:  # fmt: skip
-        told: list[Told] = [(holding, [], 0) for holding in holdings]
-        return self._send(log, seat, Done(0, [], [], [], None, [], begun), told, now)
+    def _say(self, log: LogId, seat: Seat, begun: list[HeldBegun], now: float) -> list[AskExchange]:
+        """In messages that the exchange takes."""
+        most = max(1, min(BEGUN_MAX, (seat.frame_bytes - DONE_BYTES) // SETTLED_BYTES))
+        asks: list[AskExchange] = []
+        for some in portions(begun, most):
+            told: list[Told] = [(holding, [], 0) for holding in dict.fromkeys(h for h, _ in some)]
+            done = Done(0, [], [], [], None, [], [each for _, each in some])
+            asks += self._send(log, seat, done, told, now)
+        return asks
 
     def figures(self, figures: Figures, now: float, *, soon: bool) -> list[AskExchange]:
         """How this instance is: exchanges are told when they are heard next, so that a hundred

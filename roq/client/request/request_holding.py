@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -11,8 +11,8 @@ import msgspec
 from roq.client.consume.holding import LOST, OPEN, Holding
 from roq.log.leases import runs_of
 from roq.model import LogId
-from roq.protocol.consuming import Run
-from roq.protocol.requesting import Begun, RequestState
+from roq.protocol.consuming import SETTLED_MAX, Run
+from roq.protocol.requesting import MORE_MAX, Begun, RequestState
 from roq.read.message import Batch
 
 ANSWER_OVERHEAD_BYTES: Final = 64
@@ -76,10 +76,32 @@ class RequestHolding(Holding):
         return runs_of(sum(1 << at for at, each in both if each == (OPEN, stage)))
 
 
+HeldBegun = tuple[RequestHolding, Begun]
+"""Requests that begin, and as part of what they are held."""
+
+
 def begun_of(holding: RequestHolding, index: int, count: int, *, once: bool = False) -> list[Begun]:
     """What is told of these that begin: index of the first, and how many."""
     run = Run(holding.offset, holding.first + index, count)
     return [Begun(*each, once) for each in holding.leases_of(run)]
+
+
+def portions(begun: Iterable[HeldBegun], most: int) -> Iterator[list[HeldBegun]]:
+    """In order, in as many as one message each has room for: so many, and as many requests."""
+    some: list[HeldBegun] = []
+    room = SETTLED_MAX
+    for holding, each in begun:
+        at, stop = each.first, each.first + each.length
+        while at < stop:
+            if len(some) >= most or not room:
+                yield some
+                some, room = [], SETTLED_MAX
+            count = min(stop - at, room)
+            some.append((holding, Begun(each.lease, at, count, each.once)))
+            at += count
+            room -= count
+    if some:
+        yield some
 
 
 def alike(
@@ -92,7 +114,7 @@ def alike(
     state, silent, room = result.state, result.silent, min(most, ALIKE_BYTES) - size
     if result.text:
         return result, more, size
-    for index in range(first + 1, stop):
+    for index in range(first + 1, min(stop, first + 1 + MORE_MAX)):
         other = answers[index]
         room -= ANSWER_OVERHEAD_BYTES + len(other.value)
         if room < 0 or other.state is not state or other.silent is not silent or other.text:

@@ -8,6 +8,7 @@ import pytest
 from exchange_driver import EPOCH, QUEUE, Exchange, Publisher
 from exchange_members import Consumer, filled, pass_time
 
+from roq.exchange import consumer_peers
 from roq.exchange.consumer_peers import Owed, Peer
 from roq.exchange.events import Received, Send
 from roq.log.group_changes import GroupDelta, Mask, decode_deltas
@@ -48,6 +49,17 @@ def test_of_two_debts_the_later_serial_counts_and_all_that_was_refused() -> None
         owed.note(each, serial, refused)
     assert owed.done == {one: (3, [7, 9]), two: (2, [])}
     assert owed
+
+
+def test_of_what_was_refused_a_member_is_told_each_once_and_of_very_many_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_peers, "SETTLED_MAX", 3)
+    one, owed = peer(b"a"), Owed[bytes]()
+    owed.note(one, 1, [7, 7, 8, 9, 10])
+    assert owed.done == {one: (1, [7, 8, 9])}
+    owed.note(one, 2, [11])
+    assert owed.done == {one: (2, [7, 8, 9])}
 
 
 # --- a batch job that works for a group -----------------------------------------------------------

@@ -187,6 +187,28 @@ def test_who_comes_or_has_room_while_a_request_waits_gets_it_without_any_time_pa
     assert there.now == then
 
 
+def test_an_instance_names_so_many_requests_at_once_and_else_nothing_is_heard_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lease may be named a thousand times: each of these is looked at."""
+    monkeypatch.setattr(services, "SETTLED_MAX", 5)
+    _, publisher, asker, instance = service()
+    assert publisher.send(b"s/do", 6)
+    instance.look()
+    ((number, *_),) = instance.leases
+    some = Answer(number, 0, more=[b"", b""])
+    for beyond in (
+        Done(1, begun=[Begun(number, 0, 3)] * 2),
+        Done(1, answers=[some, some]),
+        Done(1, answers=[some], begun=[Begun(number, 0, 3)]),
+    ):
+        instance.say(DONE, consuming.encode(beyond))
+        assert instance.refusal() == "malformed"
+    assert asker.ends() == []
+    assert instance.done(answers=[some], begun=[Begun(number, 3, 2)]).refused == []
+    assert [each.count for each in asker.ends()] == [3]
+
+
 def held(thing: object, seen: set[int] | None = None) -> int:
     """How much is in all that something holds, but for the log: that keeps what it may."""
     seen = set() if seen is None else seen

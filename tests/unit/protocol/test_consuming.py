@@ -11,6 +11,8 @@ from roq.errors import RemoteProtocolError
 from roq.model import LogId
 from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
+    ANSWERS_MAX,
+    BEGUN_MAX,
     DELAY_SECONDS_MAX,
     HELD_BYTES,
     JOIN_BYTES,
@@ -37,6 +39,7 @@ from roq.protocol.consuming import (
     read_runs,
 )
 from roq.protocol.control import MonitorRequest, OrderAsk, OrderTold
+from roq.protocol.requesting import MORE_MAX, Answer, Begun
 
 JOIN = {
     "id": 1, "queue": b"q", "group": "g", "member": b"m", "attempt": 1, "settings": {}, "name": "n",
@@ -74,6 +77,19 @@ def test_what_is_none_is_refused_by_name(data: bytes) -> None:
 def test_what_is_given_back_has_ranges(returned: list[Any]) -> None:
     with pytest.raises(RemoteProtocolError):
         consuming.decode(msgspec.msgpack.encode([1, [], [], [returned]]), Done)
+
+
+def test_what_an_instance_says_at_once_of_its_requests_has_bounds() -> None:
+    alike = Answer(1, 0, more=[b""] * MORE_MAX)
+    most = Done(1, answers=[alike, *[Answer(1, 0)] * (ANSWERS_MAX - 1)], begun=[Begun(1, 0, 1)])
+    assert consuming.decode(consuming.encode(most), Done) == most
+    for beyond in (
+        Done(1, answers=[Answer(1, 0)] * (ANSWERS_MAX + 1)),
+        Done(1, answers=[Answer(1, 0, more=[b""] * (MORE_MAX + 1))]),
+        Done(1, begun=[Begun(1, 0, 1)] * (BEGUN_MAX + 1)),
+    ):
+        with pytest.raises(RemoteProtocolError, match="Done"):
+            consuming.decode(consuming.encode(beyond), Done)
 
 
 @pytest.mark.parametrize(

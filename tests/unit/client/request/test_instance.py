@@ -22,6 +22,7 @@ from roq.protocol.consuming import (
     DONE,
     JOIN,
     LEASED,
+    SETTLED_MAX,
     Credit,
     Done,
     DoneConfirmed,
@@ -30,6 +31,7 @@ from roq.protocol.consuming import (
     Joined,
     Run,
     pack_lease,
+    requests_in,
 )
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.requesting import (
@@ -52,7 +54,7 @@ ONE = LogId(1, 1)
 class Script:
     """An instance, and an exchange that says what the test wants."""
 
-    def __init__(self, exchanges: int = 1, **given: int) -> None:
+    def __init__(self, exchanges: int = 1, frame_bytes: int = 64 * 1024, **given: int) -> None:
         self.used = self.moves = 0
         self.granted: dict[LogId, int] = {}
         at_once = given.pop("at_once", 0)
@@ -64,7 +66,7 @@ class Script:
         for number in range(1, exchanges + 1):
             info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
             self.machine.open(info, QUEUE)
-            self.joined(self.machine.up(info.log, 0.0), info.log)
+            self.joined(self.machine.up(info.log, 0.0), info.log, frame_bytes=frame_bytes)
 
     def joined(self, asks: list[AskExchange], log: LogId = ONE, **given: Any) -> list[AskExchange]:
         join = documents.decode(asks[0].frames[1], Join)
@@ -127,7 +129,9 @@ class Script:
 
 def done_in(ask: AskExchange) -> Done:
     assert ask.frames[0] == DONE
-    return consuming.decode(ask.frames[1], Done)
+    done = consuming.decode(ask.frames[1], Done)
+    assert requests_in(done) <= SETTLED_MAX, "else the exchange refuses it"
+    return done
 
 
 def test_answers_travel_in_the_place_of_acknowledgements() -> None:
@@ -158,6 +162,25 @@ def test_large_answers_travel_in_messages_that_the_exchange_takes() -> None:
     assert told == [2, 4]
     script.confirm(99)
     assert script.machine.stats.confirmed == 5
+    assert not script.machine.seats[ONE].holdings
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_very_many_answers_travel_in_messages_that_the_exchange_takes(kinds: int) -> None:
+    """Alike, so that a few messages have all of them; or each on its own."""
+    script = Script(frame_bytes=1 << 24)
+    count = 2 * SETTLED_MAX + 7 if kinds == 1 else 2_500
+    holding = script.lease(7, count)
+    states = (RequestState.DONE, RequestState.FAILED)
+    results = {index: HandlerResult(states[index % kinds]) for index in range(count)}
+    parts = script.results(holding, results)
+    told = [each.index + at for done in parts for each in done.answers
+            for at in range(1 + len(each.more))]  # fmt: skip
+    assert told == list(range(count)), "each once, in order"
+    assert len(parts) == 3
+    for done in parts:
+        script.confirm(done.serial)
+    assert script.machine.stats.confirmed == count
     assert not script.machine.seats[ONE].holdings
 
 
@@ -198,6 +221,42 @@ def test_what_must_not_be_begun_again_starts_when_that_is_kept() -> None:
     assert script.machine.started == []
     script.confirm(done.serial)
     assert script.machine.started == [(once, range(3))]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_very_many_that_begin_are_told_in_messages_that_the_exchange_takes(*, once: bool) -> None:
+    script = Script()
+    each_second = sum(1 << at for at in range(0, 2_500, 2))
+    many = [
+        script.lease(7, 2_500, bits=each_second),
+        *(script.lease(8 + at, 1, offset=1 + at) for at in range(1_200)),
+    ]
+    large = script.lease(9_000, 2 * SETTLED_MAX, offset=9_000)
+
+    def said(*holdings: RequestHolding) -> list[Done]:
+        for holding in holdings:
+            holding.stages[:] = bytes((RUNS,)) * len(holding.stages)
+        machine = script.machine
+        most = 4 * SETTLED_MAX
+        asks = machine.begin(holdings, most, 0.0) if once else machine.say_running(holdings, 0.0)
+        return [script.sent(ask) for ask in asks]
+
+    parts = said(*many)
+    assert len(parts) == 3
+    assert [(each.lease, each.first) for done in parts for each in done.begun] == [
+        *((7, at) for at in range(0, 2_500, 2)), *((8 + at, 0) for at in range(1_200)),
+    ]  # fmt: skip
+    begin, middle, last = parts
+    script.confirm(begin.serial)
+    assert script.machine.started == [], "all of it is to be kept"
+    script.confirm(middle.serial, 7)
+    script.confirm(last.serial, 8 + 1_199)
+    assert len(script.machine.started) == (1_199 if once else 0)
+    assert [many[at].lost for at in (0, 1, 1_199, 1_200)] == [True, False, False, True]
+    parts = said(large)
+    assert [each for done in parts for each in done.begun] == [
+        Begun(9_000, 0, SETTLED_MAX, once), Begun(9_000, SETTLED_MAX, SETTLED_MAX, once),
+    ]  # fmt: skip
 
 
 def test_of_a_lease_with_holes_only_what_it_stands_for_begins() -> None:
