@@ -90,7 +90,7 @@ class Ends:
                 at = named or Position(status.offset, index)
                 service = waiter.endpoint.service
                 self._machine.wait(service, status.log, at, now, ask=False)  # until it has ended
-                self._machine.cancel(service, status.log, at, late=True)
+                self._machine.cancel(service, status.log, at, now, late=True)
             sent.pendings[index] = None
 
     def take(self, log: LogId, end: RequestEnd, now: float) -> None:

@@ -239,14 +239,18 @@ class RequesterMachine:
         for begin in range(0, count, RUN_MAX):
             fetched.append((offset, at + begin, min(RUN_MAX, count - begin)))
 
-    def cancel(self, service: str, log: LogId, position: Position, *, late: bool) -> None:
+    def cancel(
+        self, service: str, log: LogId, position: Position, now: float, *, late: bool
+    ) -> None:
         """It is not wanted any more."""
         place = self.places.get(log)
         if place is not None:
             words = self._words(place, service)
             words.unwanted.setdefault(position, late)
-            if position in place.open.get(service, {}):
+            opened = place.open.get(service, {})
+            if position in opened:
                 place.unwanted.setdefault(service, {}).setdefault(position, late)
+                opened[position] = min(opened[position], now + SURE_SECONDS)
             if position.offset >= DELAYED_FROM:  # nobody knows there who has made it
                 words.wanted.append(position)
 
@@ -295,12 +299,8 @@ class RequesterMachine:
                 # Under its number: the answer to the first one counts, however late it is.
                 for service, question in [each for each in place.attended.items() if each[1]]:
                     asks += self._ask(log, place, service, now, question)
-            for service, positions in place.open.items():
-                words = self._words(place, service)
-                for position, at in positions.items():
-                    if at <= now:
-                        positions[position] = now + AGAIN_SECONDS
-                        words.wanted.append(position)
+            for service in place.open if place.up else ():  # else all is asked for when it is
+                self._want_again(place, service, now)
         return [*asks, *self.say()]
 
     def say(self) -> list[AskExchange]:
@@ -361,6 +361,24 @@ class RequesterMachine:
         words.unwanted.update(unwanted)
         for position in near:
             positions[position] = now + SURE_SECONDS
+
+    def _want_again(self, place: Home, service: str, now: float) -> None:
+        """Ask for what is open for long, and say again what of that is not wanted, as an exchange
+        may have had no room to heed it, or not have looked so far; of very much some."""
+        positions, unwanted = place.open[service], place.unwanted.get(service, {})
+        words, room = self._words(place, service), WANT_MAX
+        for position in [position for position, at in positions.items() if at <= now]:
+            late = unwanted.get(position)
+            if late is None:
+                positions[position] = now + AGAIN_SECONDS
+            elif room > 0:
+                room -= WANT_MAX // DELAYED_LOOKS if position.offset >= DELAYED_FROM else 1
+                del positions[position]  # the others have their turn before it
+                positions[position] = now + SURE_SECONDS
+                words.unwanted.setdefault(position, late)
+            else:
+                continue
+            words.wanted.append(position)
 
     def _ask(
         self, log: LogId, place: Home, service: str, now: float, question: int = 0

@@ -388,12 +388,12 @@ class Collector:
 
     def _say(self) -> None:
         self._looking = False
-        machine = self._machine
+        machine, now = self._machine, self._engine.reactor.now()
         for _ in range(len(self._cancelled)):
             requested, late = self._cancelled.popleft()
             if requested.placed:
                 for place in requested.places():
-                    machine.cancel(requested.endpoint.service, *place, late=late)
+                    machine.cancel(requested.endpoint.service, *place, now, late=late)
             elif not requested.done():
                 self._cancelled.append((requested, late))  # when it is known where it is
         if self._confirmations.press:
@@ -587,7 +587,7 @@ class Collector:
         if waiter.due < ENDLESS:  # not asked yet, however long it is over
             for place in places:
                 machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
-                machine.cancel(endpoint.service, *place, late=True)
+                machine.cancel(endpoint.service, *place, now, late=True)
             waiter.due = ENDLESS
             self._requests.due_again(waiter, now + GRACE_SECONDS)
             return

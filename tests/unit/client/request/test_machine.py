@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from roq.client.io.queue_connections import AskExchange
 from roq.client.request.machine import (
     AGAIN_SECONDS,
@@ -11,6 +13,7 @@ from roq.client.request.machine import (
     SURE_SECONDS,
     RequesterMachine,
 )
+from roq.client.request.waiting_requests import TICK_SECONDS
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused
@@ -21,6 +24,7 @@ from roq.protocol.requesting import (
     OUTCOMES,
     UNASKED,
     WANT,
+    WANT_MAX,
     Attend,
     Attended,
     Position,
@@ -184,7 +188,7 @@ def test_nothing_is_asked_of_an_exchange_that_does_not_know_the_service_yet() ->
     script.open()
     (ask,) = script.attend()
     script.machine.wait("s", ONE, at(1), script.now, ask=False)
-    script.machine.cancel("s", ONE, at(1), late=False)
+    script.machine.cancel("s", ONE, at(1), script.now, late=False)
     script.machine.wait("other", ONE, at(2), script.now, ask=True)
     assert [want.service for want in script.said()] == ["other"]
     script.attended(ask)
@@ -195,8 +199,8 @@ def test_nothing_is_asked_of_an_exchange_that_does_not_know_the_service_yet() ->
 def test_what_is_not_wanted_any_more_is_said() -> None:
     script = Script()
     script.ready()
-    script.machine.cancel("s", ONE, at(1), late=False)
-    script.machine.cancel("s", ONE, at(2), late=True)
+    script.machine.cancel("s", ONE, at(1), script.now, late=False)
+    script.machine.cancel("s", ONE, at(2), script.now, late=True)
     script.machine.fetched("s", LogId(9, 1), at(3))
     (want,) = script.said()
     assert (want.cancelled, want.late, want.fetched) == ([at(1)], [at(2)], [])
@@ -210,9 +214,9 @@ def test_what_is_not_wanted_is_said_again_to_an_exchange_that_is_back() -> None:
     machine, delayed = script.machine, Position(DELAYED_FROM + 1, 0)
     for place in (at(1), at(2), at(3), at(4)):
         machine.wait("s", ONE, place, script.now, ask=False)
-        machine.cancel("s", ONE, place, late=place == at(2))
+        machine.cancel("s", ONE, place, script.now, late=place == at(2))
     machine.wait("s", ONE, delayed, script.now, ask=False, after=60.0)
-    machine.cancel("s", ONE, delayed, late=False)
+    machine.cancel("s", ONE, delayed, script.now, late=False)
     assert script.said()
     machine.forget("s", ONE, at(3))
     ends = RequestEnds("s", [RequestEnd(*at(4), RequestState.CANCELLED)])
@@ -224,6 +228,63 @@ def test_what_is_not_wanted_is_said_again_to_an_exchange_that_is_back() -> None:
     (want,) = script.said()
     assert (want.cancelled, want.late) == ([at(1), delayed], [at(2)])
     assert want.wanted == [at(1), at(2), delayed], "nobody knows there who has made a delayed one"
+
+
+def test_what_is_not_wanted_is_said_again_until_it_has_ended() -> None:
+    """Its exchange has no room to say so, or does not look that far yet."""
+    script = Script()
+    script.ready()
+    machine, delayed = script.machine, Position(DELAYED_FROM + 1, 0)
+    for place, after in ((at(1), 0.0), (at(2), 0.0), (delayed, 600.0)):
+        machine.wait("s", ONE, place, script.now, ask=False, after=after)
+    machine.cancel("s", ONE, at(1), script.now, late=True)
+    machine.cancel("s", ONE, delayed, script.now, late=False)
+    script.said()
+    for _ in range(3):
+        assert script.ticked(SURE_SECONDS - 0.1) == []
+        ((want,),) = [[requesting.decode(ask.frames[1], Want)] for ask in script.ticked(0.1)]
+        assert (want.late, want.cancelled) == ([at(1)], [delayed])
+        assert {at(1), delayed} <= set(want.wanted) <= {at(1), delayed, at(2)}
+    ends = [RequestEnd(*place, RequestState.CANCELLED) for place in (at(1), delayed)]
+    machine.take(ONE, [OUTCOMES, requesting.encode(RequestEnds("s", ends))], script.now)
+    assert script.ticked(SURE_SECONDS) == []
+
+
+@pytest.mark.parametrize(("first", "most"), [(0, WANT_MAX), (DELAYED_FROM, DELAYED_LOOKS)])
+def test_of_very_many_that_are_not_wanted_some_are_said_again_at_once_and_all_in_turn(
+    first: int, most: int
+) -> None:
+    script = Script()
+    script.ready()
+    places = [Position(first + number, 0) for number in range(10 * most)]
+    for place in places:
+        script.machine.wait("s", ONE, place, script.now, ask=False)
+        script.machine.cancel("s", ONE, place, script.now, late=False)
+    script.said()
+    script.now += SURE_SECONDS
+    told: list[Position] = []
+    for _ in range(10):
+        wants = [requesting.decode(ask.frames[1], Want) for ask in script.ticked(TICK_SECONDS)]
+        some = [place for want in wants for place in want.cancelled]
+        assert len(some) == most
+        told += some
+    assert sorted(told) == places
+
+
+def test_what_is_open_is_not_noted_again_and_again_for_an_exchange_that_is_away() -> None:
+    script = Script()
+    script.ready()
+    script.machine.wait("s", ONE, at(1), script.now, ask=False)
+    script.machine.cancel("s", ONE, at(1), script.now, late=False)
+    script.machine.down(ONE)
+    for _ in range(100):
+        assert script.ticked(AGAIN_SECONDS) == []
+    words = script.machine.places[ONE].words
+    assert sum(len(each.wanted) for each in words.values()) <= 1
+    (ask,) = script.machine.up(ONE, script.now)
+    script.attended(ask)
+    (want,) = script.said()
+    assert (want.cancelled, want.wanted) == ([at(1)], [at(1)])
 
 
 def test_an_exchange_that_is_gone_gives_what_was_open_there() -> None:
@@ -272,7 +333,7 @@ def test_who_cancels_what_is_delayed_asks_how_it_ends() -> None:
     script.ready()
     place = Position(DELAYED_FROM + 1, 0)
     script.machine.wait("s", ONE, place, script.now, ask=False, after=60.0)
-    script.machine.cancel("s", ONE, place, late=False)
+    script.machine.cancel("s", ONE, place, script.now, late=False)
     (want,) = script.said()
     assert (want.cancelled, want.wanted) == ([place], [place])
 
@@ -282,7 +343,7 @@ def test_who_cancels_many_that_are_delayed_says_so_in_messages_that_exchanges_ta
     script.ready()
     places = [Position(DELAYED_FROM + number, 0) for number in range(2 * DELAYED_LOOKS)]
     for number, place in enumerate(places):
-        script.machine.cancel("s", ONE, place, late=bool(number % 2))
+        script.machine.cancel("s", ONE, place, script.now, late=bool(number % 2))
     said = script.said()
     assert all(len(want.cancelled) + len(want.late) <= DELAYED_LOOKS for want in said)
     assert sorted(at for want in said for at in (*want.cancelled, *want.late)) == places
