@@ -315,6 +315,7 @@ class InstanceShell(ConsumerShell):
     def _adopt(self, holding: RequestHolding) -> bool:
         """What runs here already, and was sent once more, is not run again; whether any is."""
         adopted = False
+        self._instance.orphaned.collect(self._engine.reactor.now())  # it may have come at once
         for at in range(len(holding.states)):
             found = self._instance.orphaned.adopt(holding, at) if holding.is_open(at) else False
             if found is False:

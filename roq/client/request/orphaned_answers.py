@@ -125,9 +125,18 @@ class OrphanedAnswers:
             self.lost_holdings.append(holding)
         return answered
 
+    def collect(self, now: float) -> None:
+        """Take in what was answered, or given back, since the last look."""
+        for _ in range(len(self.lost_holdings)):
+            self._collect(self.lost_holdings.popleft(), now)
+        for _ in range(len(self.given_back)):
+            held = self.given_back.popleft()
+            if self._running:
+                self._release(_token(*held))
+
     def adopt(self, holding: RequestHolding, at: int) -> HandlerResult | bool:
         """Whether a request that has come runs here under an earlier name: it waits for that. Or
-        how that has ended."""
+        how that has ended, as far as it is collected."""
         for token in _former_tokens(holding, at):
             kept = self._kept.get(token)
             if kept is not None:
@@ -141,12 +150,7 @@ class OrphanedAnswers:
 
     def offers(self, seats: Iterable[Seat], now: float) -> list[AskExchange]:
         """What is to be offered now, to all exchanges that are there."""
-        for _ in range(len(self.lost_holdings)):
-            self._collect(self.lost_holdings.popleft(), now)
-        for _ in range(len(self.given_back)):
-            held = self.given_back.popleft()
-            if self._running:
-                self._release(_token(*held))
+        self.collect(now)
         places = [seat for seat in seats if seat.phase is IN] if self._kept else []
         due, offered, waiting = self._due(now), list[_Kept](), list[bytes]()
         for token in due[:OFFERED_MAX]:

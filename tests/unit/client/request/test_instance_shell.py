@@ -494,6 +494,32 @@ def test_a_request_that_was_answered_here_is_answered_when_it_comes_and_others_r
     assert (told.lease, told.index, told.value) == (7, 1, b"v")
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_what_was_answered_as_its_exchange_died_does_not_run_when_it_comes_again_at_once(
+    *, told: bool
+) -> None:
+    """Before the instance has looked: the requester is quick."""
+    script = Script()
+    script.lease(1, 2)
+    (holding, index), _ = script.ran
+    holding.stages[:] = bytes((RUNS, RUNS))
+    script.shell.answer(holding, index, [HandlerResult(RequestState.DONE, b"v")])
+    if told:
+        assert script.timers[0][1].call is not None
+        script.timers[0][1].call()
+        assert script.look() == [1], "and its exchange has not confirmed it"
+    script.ran.clear()
+    script.move()
+    script.sent.clear()
+    script.come(script.leased(7, 1, before=[1]))
+    assert script.ran == []
+    while script.soon:
+        script.soon.pop(0)()
+    (done,) = [each for each in script.sent if each[0] == DONE]
+    (answer,) = consuming.decode(done[1], Done).answers
+    assert (answer.lease, answer.value) == (7, b"v")
+
+
 def test_what_is_to_be_run_again_runs_where_it_was_sent_once_more() -> None:
     stranded = Stranded()
     stranded.come_again()
