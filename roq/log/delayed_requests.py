@@ -30,6 +30,9 @@ from roq.protocol.requesting import (
 
 TOKENS_MAX: Final = 10_000
 """Of one service at one exchange; of what is more, no answer is taken that was given elsewhere."""
+READS_MAX: Final = 10_000
+"""Requests that are looked at for that between two ticks, as they may all say the same; of what is
+more, likewise."""
 _HEADER: Final = Struct("<6xH32xQ")
 """Of a batch: bytes of its extension area, and the link number; 0: the exchange has published it
 itself."""
@@ -46,12 +49,18 @@ class FormerNames:
     def __init__(self) -> None:
         self.tokens: dict[Position, list[bytes]] = {}
         self.read = 0
+        self._read_most = READS_MAX
         self._where: dict[bytes, Position] = {}
 
     @property
     def full(self) -> bool:
-        """Whether no more are noted."""
-        return len(self._where) >= TOKENS_MAX
+        """Whether no more are noted, at least before the next tick."""
+        return len(self._where) >= TOKENS_MAX or self.read >= self._read_most
+
+    def tick(self) -> int:
+        """Time has passed, and others may be looked at; how many were so far."""
+        self._read_most = self.read + READS_MAX
+        return self.read
 
     def clear(self) -> None:
         """None is open."""
@@ -66,9 +75,10 @@ class FormerNames:
         Args:
             maker: who has made it.
         """
+        full = self.full
         self.read += 1
-        for name in before_of(properties):
-            if self.full:
+        for name in before_of(properties) if not full else ():
+            if len(self._where) >= TOKENS_MAX:
                 return
             token = token_of(*name, maker, payload)
             if self._where.setdefault(token, place) == place:
@@ -149,6 +159,8 @@ class DelayedRequests:
                 return again
             attributes = BatchAttributes(packed, 0, header.count)
             for index in range(header.count):
+                if link and self.former.full:
+                    break
                 if bits & bits_at(index, 1):
                     properties, place = attributes.of(index).properties, Position(offset, index)
                     maker = header.publisher if link else maker_of(properties, header.publisher)

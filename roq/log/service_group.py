@@ -219,7 +219,7 @@ class ServiceGroup(ConsumerGroup[B]):
         silent = super().tick(now)
         for member in self.figures.keys() - self._members.keys():
             del self.figures[member]
-        most = self.delayed.former.read + NAMES_AHEAD_MAX
+        most = self.delayed.former.tick() + NAMES_AHEAD_MAX
         for _ in range(AHEAD_MAX):
             if not self._may_open() or self.delayed.former.read >= most:
                 break

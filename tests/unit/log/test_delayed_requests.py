@@ -213,6 +213,34 @@ def test_where_no_more_are_known_batches_are_not_read_for_them(
         attributes=pack_attributes({at: Attributes(None, (), told, 0) for at in range(3)}),
     )  # fmt: skip
     delayed.opened(7, 0b111, data)
-    assert (delayed.former.full, delayed.former.read) == (True, 3)
+    assert (delayed.former.full, delayed.former.read) == (True, 1)
     delayed.opened(8, 0b111, data)
-    assert delayed.former.read == 3
+    assert delayed.former.read == 1
+
+
+def test_so_many_requests_are_looked_at_between_two_ticks_whatever_they_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All may say the same, so that hardly any name is known."""
+    monkeypatch.setattr(delayed_requests, "READS_MAX", 5)
+    delayed, told = DelayedRequests(), sent_again({}, LOG, Position(4, 0))
+
+    def data(link_number: int) -> bytes:
+        named = told | ({} if link_number else {"roq.delayed.id": name(1)})
+        return pack(
+            [b"x"] * 3, publisher=PublisherId(MAKER), epoch=0, link_number=link_number,
+            first_sequence=0, created_us=0, extensions=pack_sent_again(),
+            attributes=pack_attributes({at: Attributes(None, (), named, 0) for at in range(3)}),
+        )  # fmt: skip
+
+    for read in (5, 10):
+        for offset in range(10):
+            delayed.opened(offset, 0b111, data(1))
+        assert delayed.former.read == read
+        delayed.former.tick()
+    for offset in range(10):
+        delayed.opened(offset, 0b111, data(1))
+    delayed.opened(99, 0b111, data(0))
+    assert delayed.where(known(1)) == Position(99, 0), "what its exchange has named is"
+    token = token_of(LOG, Position(4, 0), MAKER, b"x")
+    assert delayed.former.where(token) == Position(0, 0)

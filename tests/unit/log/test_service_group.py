@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from paper_service import PUBLISHER, Desk
 
-from roq.log import service_group
+from roq.log import delayed_requests, service_group
 from roq.log.free_messages import FreeMessages
 from roq.log.leases import Lease, NumberedLeases, runs_of
 from roq.log.service_group import ServiceGroup
@@ -863,6 +863,19 @@ def test_what_an_instance_has_begun_takes_no_answer_from_elsewhere(once: bool) -
     assert desk.group.answer(first, Answer(lease.number, 0, value=b"w"))
     assert desk.group.answer_former(other, answer) is None, "it has ended"
     assert [each.outcome.value for each in desk.group.ended] == [b"w"]
+
+
+def test_however_many_were_sent_once_more_some_are_looked_at_in_one_go_and_others_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delayed_requests, "READS_MAX", 2)
+    desk = Desk()
+    tokens = [desk.send_again(Position(4, number)) for number in range(10)]
+    former = desk.group.delayed.former
+    assert desk.group.cancel(Position(7, 0), late=False), "the window goes that far"
+    assert [former.where(token) is not None for token in tokens[:8]] == [True] * 2 + [False] * 6
+    desk.pass_time(0.5)
+    assert [former.where(token) is not None for token in tokens[8:]] == [True] * 2
 
 
 def test_what_was_given_back_and_waits_for_its_next_run_takes_one() -> None:
