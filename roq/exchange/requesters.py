@@ -45,6 +45,8 @@ from roq.protocol.requesting import (
 B = TypeVar("B")
 
 REQUESTERS_MAX: Final = 10_000
+TAGS_MAX: Final = 1_000
+"""Of them, those that share a connection."""
 DELETED: Final = "an operator has deleted the service"
 PUBLISHERS_MAX: Final = 100
 ATTENDED_MAX: Final = 1_000
@@ -105,7 +107,7 @@ class Requesters(Generic[B]):
         self._routes: dict[bytes, list[bytes]] = {}
         """The tags of each."""
         self._by_publisher: dict[bytes, Asker] = {}
-        self._waiting: dict[tuple[str, Position], list[Asker]] = {}
+        self._waiting: dict[tuple[str, Position], dict[Asker, None]] = {}
         self._unseen: dict[tuple[str, Position], int] = {}
         """Of these it is not known yet whether there is such a request: it is when its service has
         looked at everything below this offset."""
@@ -192,7 +194,7 @@ class Requesters(Generic[B]):
                 room -= 1
                 self._wait_count += 1
                 wanted.add(position)
-                self._waiting.setdefault((want.service, position), []).append(requester)
+                self._waiting.setdefault((want.service, position), {})[requester] = None
             delayed = position.offset >= DELAYED_FROM
             seen = self._log.end if delayed else position.offset + 1
             if group is None or (group.next < seen and not (delayed and group.state_of(position))):
@@ -325,8 +327,11 @@ class Requesters(Generic[B]):
         if found is None:
             if len(self._requesters) >= REQUESTERS_MAX:
                 raise RefusedRequest("full", f"{REQUESTERS_MAX} requesters are here already")
+            tags = self._routes.setdefault(route, [])
+            if len(tags) >= TAGS_MAX:
+                raise RefusedRequest("full", f"{TAGS_MAX} requesters share this connection already")
             found = self._requesters[route, tag] = Asker(route, tag)
-            self._routes.setdefault(route, []).append(tag)
+            tags.append(tag)
         return found
 
     def _outcome_before(self, service: str, behind: int, position: Position) -> RequestEnd | None:
@@ -389,7 +394,7 @@ class Requesters(Generic[B]):
             if not positions:
                 del requester.wanted[service]
             waiting = self._waiting[key]
-            waiting.remove(requester)
+            del waiting[requester]
             self._wait_count -= 1
             looks -= 1
             if not waiting:

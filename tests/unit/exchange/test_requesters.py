@@ -10,7 +10,7 @@ import pytest
 from roq.exchange import requesters as module
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest
-from roq.exchange.requesters import LINK_BYTES, Requesters
+from roq.exchange.requesters import LINK_BYTES, Asker, Requesters
 from roq.exchange.requests import Request
 from roq.log.outcomes import size_of
 from roq.log.ring import Ring
@@ -68,7 +68,7 @@ def test_who_has_asked_and_is_told_anyway_is_told_once() -> None:
     requesters, group = made()
     attend(requesters, group, b"a", b"p" * 16)
     requesters._requesters[b"a", b"tag1"].wanted["s"] = {Position(0, 0)}
-    requesters._waiting["s", Position(0, 0)] = [requesters._requesters[b"a", b"tag1"]]
+    requesters._waiting["s", Position(0, 0)] = {requesters._requesters[b"a", b"tag1"]: None}
     requesters._wait_count = 1
     end = RequestEnd(0, 0, RequestState.DONE)
     group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
@@ -97,6 +97,46 @@ def test_who_has_gone_is_forgotten_step_by_step(monkeypatch: pytest.MonkeyPatch)
         steps += 1
     assert steps == 4 + 1
     assert requesters._waiting.keys() == {("s", Position(0, 4))}, "another one waits for it"
+
+
+class Counted(Asker):
+    """Counts how often one is compared with another."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return self is other
+
+    __hash__ = Asker.__hash__
+
+
+def test_it_takes_no_longer_to_forget_one_if_many_wait_for_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "Asker", Counted)
+    requesters, group = made()
+    group._log.append(b"s/do", b"x", 1)
+    for number in range(100):
+        requesters.want(b"a", b"%04d" % number, Want("s", [Position(0, 0)]), None, 0.0)
+    requesters.gone(b"a")
+    requesters.tick({})
+    requesters.check()
+    assert not requesters._waiting
+    assert Counted.compared < 100
+
+
+def test_so_many_requesters_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TAGS_MAX", 2)
+    requesters, _ = made()
+    want = Want("s", [Position(0, 0)])
+    for tag in (b"one1", b"two2", b"one1"):
+        requesters.want(b"a", tag, want, None, 0.0)
+    with pytest.raises(RefusedRequest, match="2 requesters share this connection"):
+        requesters.want(b"a", b"thr3", want, None, 0.0)
+    requesters.want(b"b", b"thr3", want, None, 0.0)
+    requesters.gone(b"a")
+    requesters.want(b"a", b"thr3", want, None, 0.0)
 
 
 def test_what_is_not_known_is_looked_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
