@@ -158,7 +158,8 @@ def result_of(
 ) -> HandlerResult:
     """What a handler has returned; nothing that comes too late counts."""
     if now >= context.deadline:
-        return HandlerResult(RequestState.LATE, text="its result came when its time was over")
+        text = "its result came when its time was over"
+        return HandlerResult(RequestState.LATE, text=text, ran_late=True)
     return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))
 
 

@@ -11,7 +11,7 @@ that is the *successor*: it does not run a second time here, and gets the answer
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -95,6 +95,9 @@ class OrphanedAnswers:
         """By token (`roq.protocol.orphaned_answers`)."""
         self._running: dict[bytes, HeldAt | None] = {}
         """By token: what runs here though its exchange is gone, and its successor."""
+        self._late: OrderedDict[bytes, tuple[float, HandlerResult]] = OrderedDict()
+        """By token: what has run here for too long, until when that is known. Nobody is offered
+        it, as another instance may be in time."""
         self._fresh: list[bytes] = []
         """Tokens of answers that were not offered yet."""
         self._next_due = inf
@@ -143,6 +146,8 @@ class OrphanedAnswers:
                 self._forget(token)
                 self.taken += 1
                 return HandlerResult(kept.answer.state, kept.answer.value, kept.answer.text)
+            if token in self._late:
+                return self._late.pop(token)[1]
             if token in self._running and self._running[token] is None:
                 self._running[token] = HeldAt(holding, at)
                 return True
@@ -168,7 +173,9 @@ class OrphanedAnswers:
             else:
                 waiting.append(token)
         self._fresh = waiting + due[OFFERED_MAX:]
-        self.any = bool(self._kept or self._running)
+        while self._late and next(iter(self._late.values()))[0] <= now:
+            self._late.popitem(last=False)
+        self.any = bool(self._kept or self._running or self._late)
         rooms = {seat.frame_bytes - DONE_BYTES for seat in places}
         told = {room: list(_messages(offered, room)) for room in rooms}
         return [
@@ -204,10 +211,14 @@ class OrphanedAnswers:
             if result is None:
                 continue
             token = _token(holding, at)
-            if result.state not in _ANSWERS:  # it has not run
+            if result.state not in _ANSWERS and not result.ran_late:  # it has not run
                 self._release(token)
             elif (successor := self._running.pop(token, None)) is not None:
                 self.answered.append((successor, result))
+            elif result.ran_late:
+                self._late[token] = now + self.settings.result_within, result
+                if len(self._late) > KEPT_MAX:
+                    self._late.popitem(last=False)
             else:
                 self._keep(token, result, now)
 

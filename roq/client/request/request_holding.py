@@ -36,6 +36,8 @@ class HandlerResult(msgspec.Struct, frozen=True, gc=False):
     value: bytes = b""
     text: str = ""
     silent: bool = False
+    ran_late: bool = False
+    """Its handler has returned when its time was over: what is late else has not run."""
 
 
 class RequestHolding(Holding):

@@ -67,7 +67,8 @@ def test_a_run_of_which_not_all_is_well_is_looked_at_one_by_one(answers: list[An
 def test_what_comes_too_late_does_not_count() -> None:
     run = run_of(1, left=-1.0)
     assert results_of(registered(), run, ["a"], NOW) is None
-    assert result_of(registered(), "a", run.contexts[0], NOW).state is RequestState.LATE
+    late = result_of(registered(), "a", run.contexts[0], NOW)
+    assert (late.state, late.ran_late) == (RequestState.LATE, True)
 
 
 def test_a_handler_is_called_with_all_runs_and_the_time_of_the_first() -> None:

@@ -482,6 +482,18 @@ def test_a_request_that_runs_here_already_is_not_run_again_and_gets_that_answer(
     assert stranded.script.orphaned == (1, 0)
 
 
+def test_what_has_run_for_too_long_does_not_run_again_where_it_was_sent_once_more() -> None:
+    stranded = Stranded()
+    stranded.ends(HandlerResult(RequestState.LATE, text="too late", ran_late=True))
+    stranded.look()
+    stranded.come_again()
+    assert stranded.script.ran == []
+    stranded.look()
+    (done,) = [each for each in stranded.script.sent if each[0] == DONE]
+    (told,) = consuming.decode(done[1], Done).answers
+    assert (told.lease, told.state, told.text) == (7, "late", "too late")
+
+
 def test_a_request_that_was_answered_here_is_answered_when_it_comes_and_others_run() -> None:
     stranded = Stranded()
     stranded.ends(HandlerResult(RequestState.DONE, b"v"))

@@ -248,6 +248,56 @@ def test_what_has_no_answer_leaves_its_heir_to_run(*, late: bool) -> None:
     assert not answers.any
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_has_run_for_too_long_does_not_run_again_and_is_offered_to_nobody(
+    *, waits: bool
+) -> None:
+    """Others may be in time with it."""
+    answers = OrphanedAnswers()
+    answers.settings = ServiceSettings(result_within=5.0)
+    holding = runs(held(request()), 0)
+    answers.lose(holding)
+    again = held(request(), log=HERE, before={0: Position(5, 0)})
+    late = HandlerResult(RequestState.LATE, text="too late", ran_late=True)
+    if waits:
+        assert answers.adopt(again, 0) is True
+    holding.answers[0] = late
+    answers.lost_holdings.append(holding)
+    assert answers.offers([seat()], 1.0) == []
+    assert (answers.count, answers.dropped, answers.to_run) == (0, 0, [])
+    if waits:
+        assert answers.answered == [(HeldAt(again, 0), late)]
+        return
+    assert answers.any
+    assert answers.adopt(again, 0) == late
+    assert answers.adopt(again, 0) is False
+    answers.offers([seat()], 1.0)
+    assert not answers.any
+
+
+def test_that_something_has_run_for_too_long_is_known_as_long_as_a_request_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orphaned_answers, "KEPT_MAX", 2)
+    answers = OrphanedAnswers()
+    answers.settings = ServiceSettings(result_within=5.0)
+    holding = runs(held(*[request(number) for number in range(3)]), 0, 1, 2)
+    answers.lose(holding)
+    late = HandlerResult(RequestState.LATE, ran_late=True)
+    holding.answers.update(dict.fromkeys(range(3), late))
+    answers.lost_holdings.append(holding)
+    answers.offers([], 1.0)
+    again = held(
+        *[request(number) for number in range(3)], log=HERE,
+        before={at: Position(5, at) for at in range(3)},
+    )  # fmt: skip
+    assert answers.adopt(again, 0) is False, "the oldest one has made room"
+    assert answers.adopt(again, 1) == late
+    answers.offers([], 6.0)
+    assert answers.adopt(again, 2) is False
+    assert not answers.any
+
+
 def test_the_answer_of_the_first_run_finds_the_third_home() -> None:
     """Two exchanges are gone, one after the other: what is known of the first is still found."""
     answers = OrphanedAnswers()
