@@ -129,7 +129,8 @@ class VirtualClient(OneThread, Loop):
 
     def __init__(self, time: VirtualTime, exchange: VirtualExchange, number: int) -> None:
         self.alive = True
-        self.reactor = self.exchanges = self.managers = self.callbacks = self
+        self.reactor = self.exchanges = self.managers = self
+        self.callbacks = self.repeats = self
         self.jitter = random.Random(number).random  # noqa: S311 - the same in each test
         self.translate: Translate = str
         self.wall_clock = time.wall_clock

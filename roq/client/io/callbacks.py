@@ -37,18 +37,22 @@ class Callbacks:
 
     Args:
         locked: whether this thread holds a lock of the client.
+        name: of the thread.
 
     Attributes:
         failed: calls that have raised.
         dropped: calls that were left out.
     """
 
-    def __init__(self, locked: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, locked: Callable[[], bool] = lambda: False, name: str = "roq-notices"
+    ) -> None:
         self.failed = 0
         self.dropped = 0
         self._calls: SimpleQueue[tuple[Call, Call] | None] = SimpleQueue()
         """Each with what is called if it is left out; None: no more of them come."""
         self._locked = locked
+        self._name = name
         self._left: deque[Call] = deque()
         """What is left out by who holds a lock."""
         self._leaving = False
@@ -106,7 +110,7 @@ class Callbacks:
             if self._begun:
                 return
             self._begun = True
-            thread = threading.Thread(target=self._run, name="roq-notices", daemon=True)
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # none can begin: the program ends, or has too many

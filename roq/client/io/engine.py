@@ -61,6 +61,7 @@ class Engine:
         exchanges: connections by which logs are read, shared by subscribers.
         ticker: beats for everybody who looks after something.
         callbacks: calls users back, in a thread of its own.
+        repeats: sends requests once more, in a thread of its own: users take their time.
         limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
         wall_clock: gives seconds since 1970.
@@ -79,6 +80,7 @@ class Engine:
         self.monitors = MonitorConnections(self.reactor, self.context)
         self.ticker = Ticker(self.reactor)
         self.callbacks = Callbacks(self._locked)
+        self.repeats = Callbacks(self._locked, "roq-repeats")
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -261,6 +263,7 @@ class Engine:
             return
         if self._thread.ident is not None:
             self._thread.join(timeout)
+        self.repeats.close()
         self.callbacks.close()
         if self._thread.is_alive():
             logger.error("the client's background thread does not end; its sockets stay open")

@@ -18,7 +18,6 @@ from time import monotonic
 from typing import Any, Final
 
 from roq.client.io.bell import deadline_in
-from roq.client.io.callbacks import nothing
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
@@ -286,14 +285,15 @@ class Collector:
         """It will not be sent once more."""
         self.kept.let_go(requested)
 
-    def later(self, call: Callable[[], object], left_out: Callable[[], object] = nothing) -> None:
-        """Have this called in the thread for callbacks: it may wait.
-
-        Args:
-            left_out: called instead, as `Callbacks.post` says.
-        """
+    def later(self, call: Callable[[], object]) -> None:
+        """Have this called in the thread for callbacks: it may wait."""
         self.check_process()
-        self._engine.callbacks.post(call, left_out)
+        self._engine.callbacks.post(call)
+
+    def repeat(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
+        """Have this sent once more, in a thread for that; or `left_out`, as `Callbacks.post`."""
+        self.check_process()
+        self._engine.repeats.post(call, left_out)
 
     def fail(self, waiter: Waiter, error: RoQError) -> None:
         """It is not sent once more, and this is why."""

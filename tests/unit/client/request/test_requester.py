@@ -150,7 +150,7 @@ class PaperCollector:
     def let_go(self, many: Any) -> None:
         self.let_go_of.append(many)
 
-    def later(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
+    def repeat(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.calls.append((call, left_out))
 
     def fail(self, pending: Any, error: roq.RoQError) -> None:

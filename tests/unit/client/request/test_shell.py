@@ -154,6 +154,25 @@ def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene
     assert pending.state == "unavailable"
 
 
+def test_what_is_sent_once_more_does_not_wait_for_callbacks_of_the_user(scene: Scene) -> None:
+    hold, called, sent = threading.Event(), threading.Event(), threading.Event()
+    scene.collector.later(lambda: called.set() or hold.wait(20))
+    assert called.wait(20)
+    try:
+        scene.collector.repeat(sent.set, lambda: None)
+        assert sent.wait(5)
+    finally:
+        hold.set()
+
+
+def test_what_is_not_sent_once_more_before_the_client_ends_is_told_so(scene: Scene) -> None:
+    told = threading.Event()
+    scene.collector.close()
+    scene.engine.close()
+    scene.collector.repeat(lambda: None, told.set)
+    assert told.is_set()
+
+
 def test_what_is_sent_once_more_and_accepted_too_late_is_not_begun_either(scene: Scene) -> None:
     collector, two = scene.collector, LogId(2, 2)
     collector._reader = cast(
