@@ -535,8 +535,8 @@ class Requester:
         if pending.repeat is None or self._closed:
             return False
         untold = Unavailable(
-            f"{pending.endpoint.name}: its exchange is gone, and the client ends, or too many others "
-            "wait, before it was sent once more"
+            f"{pending.endpoint.name}: its exchange is gone, and the client ends, or too many "
+            "others wait, before it was sent once more"
         )
         self._collector.repeat(
             lambda: self._repeat_any(waiter), lambda: self._collector.fail(waiter, untold)

@@ -116,6 +116,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/exchange/services.py",
         SERVICES,
+        ("    if (count := requests_in(done)) > SETTLED_MAX:\n", "    if False:\n"),
         ("            if age < REMEMBER_SECONDS:\n", "            if False:\n"),
         ("unseen = range(self.ends.get(group.name, 0), until)", "unseen = range(until)"),
         ("self._defined(name))\n        made", "{})\n        made"),
@@ -215,7 +216,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/exchange/consumer_peers.py",
         ("tests/unit/exchange/test_late_consumers.py",),
-        ("(refused or [])])][:SETTLED_MAX]", "(refused or [])])]"),
+        ("*refused])][:SETTLED_MAX]", "*refused])]"),
     ),
     *mutants(
         "roq/exchange/producers.py",
@@ -235,6 +236,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        self._due.clear()\n        self._told_bytes = 0\n",
          "        self._due.clear()\n"),
         ("        self._forget_gone()\n", ""),
+        ("            if len(tags) >= TAGS_MAX:\n", "            if False:\n"),
         ("        room = min(room, WAITED_MAX - self._wait_count)\n", ""),
         ("            if here and requester is not told:\n",
          "            if requester is not told:\n"),

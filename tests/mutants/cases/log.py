@@ -388,6 +388,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/delayed_requests.py",
         ("tests/unit/log/test_delayed_requests.py",),
         ("        if link and (self.former.full or not ext):", "        if link and not ext:"),
+        ("                if link and self.former.full:\n", "                if False:\n"),
+        ("        self._read_most = self.read + READS_MAX\n", ""),
         ("        if link and not read_sent_again(", "        if link or not read_sent_again("),
         ("        if link and not read_sent_again(", "        if False and not read_sent_again("),
         ("None if link else self._add(place, properties)", "self._add(place, properties)"),

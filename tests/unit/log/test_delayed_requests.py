@@ -214,6 +214,7 @@ def test_where_no_more_are_known_batches_are_not_read_for_them(
     )  # fmt: skip
     delayed.opened(7, 0b111, data)
     assert (delayed.former.full, delayed.former.read) == (True, 1)
+    monkeypatch.setattr(delayed_requests, "read_header", None)
     delayed.opened(8, 0b111, data)
     assert delayed.former.read == 1
 
