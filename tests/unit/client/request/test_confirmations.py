@@ -78,7 +78,7 @@ def test_what_else_there_is_to_be_said_does_not_wait() -> None:
     scene = Scene()
     scene.machine.fetched("s", ONE, Position(3, 0))
     assert not scene.made.press
-    scene.machine.cancel("s", ONE, Position(4, 0), late=False)
+    scene.machine.cancel("s", ONE, Position(4, 0), 0.0, late=False)
     assert scene.made.press
 
 
