@@ -89,7 +89,12 @@ class RequestEngine(Engine):
         """Calls users back itself."""
         return self
 
-    def post(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:  # noqa: ARG002
+    @property
+    def repeats(self) -> RequestEngine:
+        """Sends once more itself."""
+        return self
+
+    def post(self, call: Callable[[], object], left_out: object = None) -> None:  # noqa: ARG002
         """Call this in a turn of its own, and again if it would have to wait."""
 
         def again() -> None:
