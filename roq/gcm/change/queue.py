@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -143,7 +144,7 @@ class QueueSagas:
         queue = steps.queues.demand(name)
         if queue.running:
             yield from self._healing.heal(queue, steps.losses(queue), again=True)
-            return self._started(queue)
+            return self._started(queue, ())
         if queue.record.state is QueueState.REMOVING:
             raise QueueStopped(f"queue {name!r} is being removed; repeat the removal")
         starting = self._without_lost(_in_state(queue, QueueState.STARTING))
@@ -167,7 +168,7 @@ class QueueSagas:
         except RequestError as error:
             problem = yield from self._undo_start(queue)
             raise with_problem(error, problem) from None
-        return self._started(queue)
+        return self._started(queue, [each for each in queue.record.exchanges if each.here])
 
     def stop(self, name: str) -> Saga:
         """Stop the processes of a queue; its definition stays."""
@@ -317,16 +318,22 @@ class QueueSagas:
             if not (queue.record.durable and any(_runs(queue, each) for each in here)):
                 raise
 
-    def _started(self, queue: Queue) -> RawDocument:
-        """The answer to a start: it says without which exchanges the queue runs."""
-        hosts, refused = self._steps.hosts, queue.not_started
-        missing = [
-            (each, away_text(queue, each, hosts) if each.away
-             else f"does not run: {refused.get(each.number, f'host {each.host} did not answer')}")
+    def _started(self, queue: Queue, begun: Iterable[ExchangeRecord]) -> RawDocument:
+        """The answer to a start: it says without which exchanges the queue runs.
+
+        Args:
+            begun: those that were to be started.
+        """
+        told = [
+            f"{exchange_name(each.number)} {away_text(queue, each, self._steps.hosts)}"
             for each in queue.record.exchanges
-            if each.away or not _runs(queue, each)
-        ]  # fmt: skip
-        told = [f"{exchange_name(each.number)} {why}" for each, why in missing]
+            if each.away
+        ]
+        for each in begun:
+            if not _runs(queue, each):
+                silent = f"host {each.host} did not answer"
+                why = queue.not_started.get(each.number, silent)
+                told.append(f"{exchange_name(each.number)} does not run: {why}")
         return done(WARNING="; ".join(told)) if told else done()
 
     def _undo_create(self, queue: Queue) -> Part[str]:

@@ -381,7 +381,8 @@ class RepairSchedule:
         ]
         doing = self._half_done(queue)
         trouble = self._troubles.get(queue.name)
-        known = trouble is not None and trouble.reason in queue.missing.values()
+        told_of = {*queue.missing.values(), *queue.not_started.values()}
+        known = trouble is not None and trouble.reason in told_of
         if doing and not known and not self._operations.busy(queue.name):
             host = self._waits_for(queue)
             waits = f"waits for host {host}" if host else self._next_attempt(queue)

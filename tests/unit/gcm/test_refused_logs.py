@@ -37,6 +37,13 @@ def test_a_stopped_queue_starts_with_the_logs_that_can_be_read(script: Script) -
     assert described(script)["Reasons"] == []
 
 
+def test_one_whose_host_does_not_answer_is_named_as_well(script: Script) -> None:
+    script.ask(2002, QName="q")
+    script.hosts["h1"].bad_logs.clear()
+    script.hosts["h1"].mute.add(StartExchange)
+    assert script.ask(2005, QName="q")["WARNING"] == "x1 does not run: host h1 did not answer"
+
+
 def test_a_queue_of_which_no_log_can_be_read_stays_stopped_and_says_why(script: Script) -> None:
     script.ask(2002, QName="q")
     script.hosts["h2"].bad_logs = {("q", 2)}
@@ -63,7 +70,7 @@ def test_one_that_is_refused_keeps_no_other_one_away(script: Script) -> None:
     script.live(3.0)
     assert states(script)[2] == ("h2", "created")
     assert states(script)[1] == ("h1", "away")
-    assert f"x1 is away: {DAMAGED}" in described(script)["Reasons"][0]
+    assert described(script)["Reasons"] == [f"x1 is away: {DAMAGED}"]
     assert script.ask(2005, QName="q")["WARNING"] == f"x1 is away: {DAMAGED}"
     assert script.ask(2003, QName="new", Host="h1", Durability="flush")["RESULT"] == 0
 
