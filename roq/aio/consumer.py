@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
@@ -16,7 +17,7 @@ from roq.client.consume.consumer import CLOSE_SECONDS
 from roq.client.consume.holding import Holding
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, message_at
 from roq.client.io.bell import Bell, deadline_in
-from roq.errors import Closed, LeaseLost, RoQError
+from roq.errors import Closed, LeaseLost, RoQError, Unavailable
 from roq.model import check_count, wait_seconds
 
 TAKE_HOLDINGS: Final = 64
@@ -34,11 +35,14 @@ class Consumer(Leaving[sync_consumer.Consumer]):
     def __init__(self, consumer: sync_consumer.Consumer) -> None:
         super().__init__(consumer)
         self._bell = Bell()
-        self._reading: Holding | None = None
+        self._readings: deque[Holding] = deque()
+        """What is being read: more than one where several tasks have waited."""
         self._taken = 0
-        self._current: ConsumedMessage | None = None
-        """What the body of a loop is at."""
+        self._handled: dict[int, ConsumedMessage] = {}
+        """What the bodies of loops are at, by `id`."""
         self._burials: set[asyncio.Task[None]] = set()
+        self._buried_at: set[tuple[int, int]] = set()
+        """(`id` of a holding, index) of what becomes a dead letter: whatever else is said of it."""
         consumer._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
 
     id = Told[bytes]("16 bytes, random.")
@@ -74,13 +78,13 @@ class Consumer(Leaving[sync_consumer.Consumer]):
                 return
             if message is None:
                 continue
-            self._current = message
+            self._handled[id(message)] = message
             try:
                 yield message
-            except BaseException:
-                self._give_back()
+            except BaseException:  # also later: a loop that was left is ended by the event loop
+                self._give_back(message)
                 raise
-            self._current = None
+            self._handled.pop(id(message), None)
             with suppress(LeaseLost):  # counted; see `flush`
                 message.ack()
 
@@ -141,7 +145,12 @@ class Consumer(Leaving[sync_consumer.Consumer]):
         """
         timeout = wait_seconds(timeout)
         deadline = deadline_in(timeout)
-        await self._buried(timeout)
+        late = await self._buried(timeout)
+        if late:
+            raise Unavailable(
+                f"{late} times dead letters of {self.queue} were not kept after {timeout:g} s; "
+                "what they are of stays with this consumer until they are"
+            )
         await asyncio.to_thread(self._sync.flush, max(0.0, deadline - monotonic()))
 
     stats = awaited(sync_consumer.Consumer.stats)
@@ -153,7 +162,8 @@ class Consumer(Leaving[sync_consumer.Consumer]):
             timeout: seconds for acknowledgements to be confirmed.
         """
         timeout = wait_seconds(timeout)
-        self._give_back()
+        for message in list(self._handled.values()):
+            self._give_back(message)
         await self._buried(timeout)
         await asyncio.to_thread(self._sync.close, timeout)
 
@@ -161,14 +171,20 @@ class Consumer(Leaving[sync_consumer.Consumer]):
 
     async def _fill(self, deadline: float) -> Holding | None:
         """What is being read, with something left of it; None when the deadline has passed."""
-        reading = self._reading
-        if (
-            reading is None
-            or reading.begun >= len(reading.batch)
-            or self._sync._shell.put_aside(reading)  # noqa: SLF001
-        ):
-            reading = self._reading = await self._next(deadline)
-        return reading
+        readings, shell = self._readings, self._sync._shell  # noqa: SLF001
+        over = False
+        while True:
+            while readings:
+                reading = readings[0]
+                if reading.begun < len(reading.batch) and not shell.put_aside(reading):
+                    return reading
+                readings.popleft()
+            if over:
+                return None
+            taken = await self._next(deadline)  # another task may have got something meanwhile
+            over = taken is None
+            if taken is not None:
+                readings.append(taken)
 
     async def _next(self, deadline: float = math.inf) -> Holding | None:
         """The next holding that is the user's; None when the deadline has passed."""
@@ -177,15 +193,16 @@ class Consumer(Leaving[sync_consumer.Consumer]):
         if self._taken % TAKE_HOLDINGS == 0:
             await asyncio.sleep(0)  # others want to run, however much arrives
         while True:
-            bell.arm()
-            holding = sync._take()  # noqa: SLF001 - made for this
-            if holding is None:
-                if monotonic() >= deadline:
-                    bell.disarm()
-                    return None
-                await bell.wait(deadline)
-                continue
-            bell.disarm()
+            armed = bell.arm()
+            try:
+                holding = sync._take()  # noqa: SLF001 - made for this
+                if holding is None:
+                    if monotonic() >= deadline:
+                        return None
+                    await bell.wait(armed, deadline)
+                    continue
+            finally:
+                bell.disarm(armed)
             why = sync._dead(holding)  # noqa: SLF001
             if not why:
                 return holding
@@ -193,20 +210,38 @@ class Consumer(Leaving[sync_consumer.Consumer]):
                 self._reject(holding, *run, why)
 
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
-        """What the user says of messages; never waits."""
+        """What the user says of messages; never waits. Of what becomes a dead letter nothing else
+        counts: it is acknowledged when that is kept."""
         shell = self._sync._shell  # noqa: SLF001
-        if verdict.dead and not holding.is_lost(index, count) and shell.error is None:
-            self._reject(holding, index, count, verdict.reason)
-        else:
-            shell.settle(holding, index, count, verdict)
+        for first, length in self._unburied(holding, index, count):
+            if verdict.dead and not holding.is_lost(first, length) and shell.error is None:
+                self._reject(holding, first, length, verdict.reason)
+            else:
+                shell.settle(holding, first, length, verdict)
+
+    def _unburied(self, holding: Holding, index: int, count: int) -> list[tuple[int, int]]:
+        """The runs, as (index, count), of which nothing becomes a dead letter just now."""
+        if not self._buried_at:
+            return [(index, count)]
+        runs: list[tuple[int, int]] = []
+        for at in range(index, index + count):
+            if (id(holding), at) in self._buried_at:
+                continue
+            if runs and sum(runs[-1]) == at:
+                runs[-1] = runs[-1][0], runs[-1][1] + 1
+            else:
+                runs.append((at, 1))
+        return runs
 
     def _reject(self, holding: Holding, index: int, count: int, reason: str) -> None:
         batch = ConsumedBatch(holding, index, count, self._sync._shell.settle)  # noqa: SLF001
-        task = asyncio.get_running_loop().create_task(self._bury(batch, reason))
+        places = {(id(holding), at) for at in range(index, index + count)}
+        self._buried_at |= places
+        task = asyncio.get_running_loop().create_task(self._bury(batch, reason, places))
         self._burials.add(task)
         task.add_done_callback(self._burials.discard)
 
-    async def _bury(self, batch: ConsumedBatch, reason: str) -> None:
+    async def _bury(self, batch: ConsumedBatch, reason: str, places: set[tuple[int, int]]) -> None:
         """Write dead letters in a thread; what becomes of the messages is said in the loop."""
         with suppress(LeaseLost, Closed):
             try:
@@ -215,17 +250,21 @@ class Consumer(Leaving[sync_consumer.Consumer]):
                 batch.nack(reason=f"no dead letter could be written: {error}"[:200])
             else:
                 batch.ack()
+            finally:
+                self._buried_at -= places
 
-    async def _buried(self, timeout: float) -> None:
-        if self._burials:
-            await asyncio.wait(self._burials, timeout=timeout)
+    async def _buried(self, timeout: float) -> int:
+        """Wait for dead letters; how many times some were not kept in time."""
+        if not self._burials:
+            return 0
+        _, late = await asyncio.wait(self._burials, timeout=timeout)
+        return len(late)
 
-    def _give_back(self) -> None:
+    def _give_back(self, message: ConsumedMessage) -> None:
         """What a loop has left in the middle of its body is to be tried again."""
-        message, self._current = self._current, None
-        if message is not None:
-            with suppress(RoQError):  # lost, or closed: then it goes to another one anyway
-                message.nack(reason="its handler did not end")
+        self._handled.pop(id(message), None)
+        with suppress(RoQError):  # lost, or closed: then it goes to another one anyway
+            message.nack(reason="its handler did not end")
 
     async def __aexit__(self, *raised: object) -> None:
         await self.close()

@@ -38,12 +38,14 @@ class _Listener(Leaving[SyncListener[T]]):
         """
         deadline = deadline_in(timeout)
         while True:
-            self._bell.arm()
-            value = self._sync.receive(0)
-            if value is not None or monotonic() >= deadline:
-                self._bell.disarm()
-                return value
-            await self._bell.wait(deadline)
+            armed = self._bell.arm()
+            try:
+                value = self._sync.receive(0)
+                if value is not None or monotonic() >= deadline:
+                    return value
+                await self._bell.wait(armed, deadline)
+            finally:
+                self._bell.disarm(armed)
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """All from now on; ends when the stream is closed."""

@@ -31,10 +31,10 @@ class Receipt(sync_receipt.Receipt):
         """Wait until the fate is known; what `await` does."""
         if self.status is None:
             bell = Bell()
-            bell.arm()
+            armed = bell.arm()
             self._ring_when_settled(bell.ring)
             self._waiter.attend()
-            await bell.wait()
+            await bell.wait(armed)
         return self.status or sync_receipt.PENDING
 
 
@@ -217,9 +217,12 @@ class Publisher(Leaving[sync_publisher.Publisher]):
         deadline = deadline_in(timeout)
         bell = Bell()
         while True:
-            bell.arm()
-            if self._sync.attempt(condition, bell.ring):
-                return True
-            if self._sync.failed or monotonic() >= deadline:
-                return False
-            await bell.wait(deadline)
+            armed = bell.arm()
+            try:
+                if self._sync.attempt(condition, bell.ring):
+                    return True
+                if self._sync.failed or monotonic() >= deadline:
+                    return False
+                await bell.wait(armed, deadline)
+            finally:
+                bell.disarm(armed)

@@ -90,10 +90,13 @@ class Subscriber(Leaving[sync_subscriber.Subscriber]):
         """Wait until there is a batch, which another task may take; False: the deadline is over."""
         bell, take = self._bell, self._sync._take  # noqa: SLF001 - made for this
         while True:
-            bell.arm()
-            self._batches.extend(take(TAKE_BATCHES))
-            if self._batches or monotonic() >= deadline:
-                bell.disarm()
-                await asyncio.sleep(0)  # others want to run, however much arrives
-                return monotonic() < deadline
-            await bell.wait(deadline)
+            armed = bell.arm()
+            try:
+                self._batches.extend(take(TAKE_BATCHES))
+                if self._batches or monotonic() >= deadline:
+                    break
+                await bell.wait(armed, deadline)
+            finally:
+                bell.disarm(armed)
+        await asyncio.sleep(0)  # others want to run, however much arrives
+        return monotonic() < deadline

@@ -531,16 +531,18 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         with self._lock:
             children, self._children = self._children, set()
         began, errors = monotonic(), list[Exception]()
-        for child in children:
-            try:
-                if isinstance(child, Publisher):
-                    seconds = wait_seconds(timeout, child.timeout)
-                    child.close(max(0.0, seconds - (monotonic() - began)))
-                else:
-                    child.close()
-            except Exception as error:  # noqa: BLE001 - raised below, when everything is closed
-                errors.append(error)
-        self._engine.close()
+        try:
+            for child in children:
+                try:
+                    if isinstance(child, Publisher):
+                        seconds = wait_seconds(timeout, child.timeout)
+                        child.close(max(0.0, seconds - (monotonic() - began)))
+                    else:
+                        child.close()
+                except Exception as error:  # noqa: BLE001 - raised below, when everything is closed
+                    errors.append(error)
+        finally:  # also if Ctrl-C ends a flush: nothing else would end the background thread
+            self._engine.close()
         if errors:
             raise errors[0]
 

@@ -585,7 +585,7 @@ def start_of(option: str | datetime) -> tuple[int, bool]:
         case "latest":
             return 0, True
         case datetime() if option.tzinfo is not None:
-            return int(option.timestamp() * MICROSECONDS), False
+            return max(0, int(option.timestamp() * MICROSECONDS)), False
         case _:
             raise InvalidRequest(
                 f"{option!r} is no place to begin: use 'earliest', 'latest' or a datetime with a "

@@ -1,4 +1,4 @@
-"""Wakes a coroutine from another thread."""
+"""Wakes coroutines from another thread."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ import asyncio
 import math
 from contextlib import suppress
 from time import monotonic
+from typing import TypeAlias
 
 from roq.model import wait_seconds
 
+Armed: TypeAlias = asyncio.Future[None]
+"""What one coroutine waits for."""
+
 
 class Bell:
-    """One coroutine waits, any thread rings; made in the event loop's own thread.
+    """Coroutines of one event loop wait, any thread rings; made in the loop's own thread.
 
     What is waited for is looked at once more between `arm` and `wait`, so that no ring is missed.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] | None = None
+        self._armed: set[Armed] = set()
 
-    def arm(self) -> None:
-        """From here on a ring ends the next `wait`."""
-        self._future = self._loop.create_future()
+    def arm(self) -> Armed:
+        """From here on a ring ends a `wait` for what this gives; `disarm` it."""
+        armed = self._loop.create_future()
+        self._armed.add(armed)
+        return armed
 
-    def disarm(self) -> None:
-        """There is nothing to wait for; rings cost next to nothing again."""
-        self._future = None
+    def disarm(self, armed: Armed) -> None:
+        """Nobody waits for this any more."""
+        self._armed.discard(armed)
 
-    async def wait(self, deadline: float = math.inf) -> None:
+    async def wait(self, armed: Armed, deadline: float = math.inf) -> None:
         """Wait for a ring since `arm`, or until `deadline` on the monotonic clock."""
-        future = self._future
-        if future is None:
+        if deadline == math.inf:
+            await armed
             return
-        try:
-            if deadline == math.inf:
-                await future
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, deadline - monotonic())):
-                    await future
-        finally:
-            self._future = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, deadline - monotonic())):
+                await armed
 
     def ring(self) -> None:
-        """Wake the coroutine that waits; from any thread."""
-        future = self._future
-        if future is not None:
+        """Wake all that wait; from any thread."""
+        if self._armed:
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(_finish, future)
+                for armed in tuple(self._armed):
+                    self._loop.call_soon_threadsafe(_finish, armed)
 
 
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _finish(armed: Armed) -> None:
+    if not armed.done():
+        armed.set_result(None)
 
 
 def deadline_in(timeout: float | None) -> float:

@@ -305,6 +305,10 @@ class RequestCommands(ABC):
     def _order_instances(
         self, queue: str, name: str, word: str, instance: str | None, timeout: float | None
     ) -> list[str]:
+        if instance == "":
+            raise InvalidRequest(
+                "instance is empty: name one as `service_instances` does, or none for all"
+            )
         return order_instances(
             self._engine, self.describe(queue), check_name(name, "service"), word, instance or "",
             self._seconds(timeout),

@@ -445,7 +445,7 @@ def _start(option: StartOption) -> Starts:
         case "earliest":
             return Start(From.EARLIEST)
         case datetime() if option.tzinfo is not None:
-            return Start(From.TIME, int(option.timestamp() * MICROSECONDS))
+            return Start(From.TIME, max(0, int(option.timestamp() * MICROSECONDS)))
         case int() if _is_offset(option):
             return Start(From.OFFSET, option)
         case Mapping() if all(map(_is_offset, option.values())):

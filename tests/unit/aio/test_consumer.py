@@ -43,6 +43,8 @@ class PaperShell:
 class PaperConsumer:
     """A sync consumer, of which a test says what it has."""
 
+    queue = "orders"
+
     def __init__(self, *arrived: Holding) -> None:
         self.arrived = deque(arrived)
         self._shell = PaperShell()
@@ -104,6 +106,124 @@ def test_messages_come_one_by_one_and_are_acknowledged_by_hand() -> None:
 
     run(there, body)
     assert there._shell.settled == [(1, 1, "ack"), (0, 1, "no")]
+
+
+def test_a_loop_that_is_begun_anew_at_once_gives_back_what_the_first_one_was_at() -> None:
+    """The event loop ends the first one later, when the second one is at another message."""
+    there = PaperConsumer(holding(b"a", b"b"))
+    seen: list[bytes] = []
+
+    async def fail(consumer: Consumer) -> None:
+        async for message in consumer:
+            seen.append(message.payload)
+            raise ZeroDivisionError
+
+    async def body(consumer: Consumer) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await fail(consumer)
+        async for message in consumer:
+            seen.append(message.payload)
+            await asyncio.sleep(0.01)
+            there.end()
+
+    run(there, body)
+    assert seen == [b"a", b"b"]
+    assert sorted(there._shell.settled) == [(0, 1, "its handler did not end"), (1, 1, "ack")]
+
+
+def test_two_loops_over_one_consumer_give_back_what_each_of_them_was_at() -> None:
+    there = PaperConsumer(holding(b"a", b"b"))
+
+    async def loop(consumer: Consumer) -> None:
+        async for _ in consumer:
+            await asyncio.sleep(10)
+
+    async def body(consumer: Consumer) -> None:
+        async with asyncio.TaskGroup() as group:
+            loops = [group.create_task(loop(consumer)) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            await consumer.close()
+            for each in loops:
+                each.cancel()
+
+    run(there, body)
+    assert [(at, why) for at, _, why in sorted(there._shell.settled)] == [
+        (0, "its handler did not end"), (1, "its handler did not end"),
+    ]  # fmt: skip
+
+
+def test_tasks_that_share_a_consumer_get_all_of_what_comes() -> None:
+    there = PaperConsumer()
+    got: list[bytes] = []
+
+    async def receive(consumer: Consumer) -> None:
+        for _ in range(4):
+            message = await consumer.receive(0.05)
+            if message is not None:
+                got.append(message.payload)
+                message.ack()
+                await asyncio.sleep(0.1)  # the others wait in vain meanwhile, and go on
+
+    async def body(consumer: Consumer) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(receive(consumer))
+            await asyncio.sleep(0.01)
+            there.arrived += [holding(b"a", b"b"), holding(b"c"), holding(b"d", b"e")]
+            there.ring()
+
+    run(there, body)
+    assert sorted(got) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_what_is_rejected_in_a_loop_is_acknowledged_when_its_dead_letter_is_kept() -> None:
+    there = PaperConsumer(holding(b"a"), holding(b"b"))
+    there.full = True
+
+    async def body(consumer: Consumer) -> None:
+        async for message in consumer:
+            message.reject("no")
+            message.reject("again")
+            if message.payload == b"b":
+                there.end()
+
+    run(there, body)
+    why = "no dead letter could be written: the disk is full"
+    assert [each[2] for each in there._shell.settled] == [why, why]
+
+
+def test_of_a_batch_what_becomes_dead_letters_is_left_out() -> None:
+    there = PaperConsumer(holding(b"a", b"b", b"c", b"d"))
+
+    async def body(consumer: Consumer) -> None:
+        async for batch in consumer.batches(wait=0.01):
+            next(each for each in batch if each.payload == b"b").reject("no")
+            batch.ack()
+            await consumer.flush(5)
+
+    run(there, body)
+    assert there._shell.settled == [(0, 1, "ack"), (2, 2, "ack"), (1, 1, "ack")]
+    assert there.buried == [([b"b"], "no", False)]
+
+
+def test_a_flush_says_that_a_dead_letter_is_not_kept_yet() -> None:
+    there = PaperConsumer(holding(b"a"))
+    kept = threading.Event()
+    there._bury = lambda batch, reason: kept.wait(20)  # type: ignore[method-assign, assignment, misc]
+
+    async def body(consumer: Consumer) -> None:
+        message = await consumer.receive(1)
+        assert message is not None
+        message.reject("no")
+        try:
+            with pytest.raises(Unavailable, match=r"not kept after 0\.01 s"):
+                await consumer.flush(0.01)
+        finally:
+            kept.set()
+        await consumer.flush(5)
+
+    run(there, body)
+    assert there._shell.settled == [(0, 1, "ack")]
 
 
 def test_who_waits_is_woken_from_another_thread() -> None:

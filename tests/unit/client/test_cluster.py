@@ -71,7 +71,7 @@ class Made:
 
     made: list[Made]
     timeout = 30.0
-    trouble: Exception | None = None
+    trouble: BaseException | None = None
 
     def __init__(self, _engine: object, _managers: object, *given: Any, **named: Any) -> None:
         self.given, self.named = given, named
@@ -160,6 +160,19 @@ def test_time_for_all_flushes_together_and_what_one_could_not_deliver_is_raised_
     with pytest.raises(ConfigError, match="three messages"):
         cluster.close(0.0)
     assert [each.closed_in for each in made] == [[0.0], [0.0]]
+
+
+def test_no_thread_is_left_by_a_close_that_is_interrupted(
+    managers: Answering, made: list[Made]
+) -> None:
+    cluster = roq.connect("h:1")
+    cluster.publisher("a")
+    made[0].trouble = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.close()
+    thread = cluster._engine._thread
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_an_error_in_the_block_is_the_one_to_see(managers: Answering, made: list[Made]) -> None:

@@ -269,6 +269,7 @@ def test_a_place_to_begin_is_a_word_or_an_aware_time() -> None:
     assert start_of("earliest") == (0, False)
     assert start_of("latest") == (0, True)
     assert start_of(datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)) == (2_000_000, False)
+    assert start_of(datetime(1960, 1, 1, tzinfo=UTC)) == (0, False)
     with pytest.raises(InvalidRequest, match="time zone"):
         start_of(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 

@@ -13,10 +13,10 @@ from roq.client.io.bell import Bell, deadline_in
 def test_a_ring_from_another_thread_ends_the_wait() -> None:
     async def main() -> None:
         bell = Bell()
-        bell.arm()
+        armed = bell.arm()
         thread = threading.Thread(target=bell.ring)
         thread.start()
-        await bell.wait()
+        await bell.wait(armed)
         thread.join()
 
     asyncio.run(main())
@@ -25,23 +25,32 @@ def test_a_ring_from_another_thread_ends_the_wait() -> None:
 def test_a_ring_between_arming_and_waiting_is_not_missed() -> None:
     async def main() -> None:
         bell = Bell()
-        bell.arm()
+        armed = bell.arm()
         bell.ring()
         bell.ring()
-        await bell.wait()
+        await bell.wait(armed)
 
     asyncio.run(main())
 
 
-def test_a_deadline_ends_the_wait_and_an_unarmed_bell_does_not_wait() -> None:
+def test_a_ring_wakes_all_that_wait_and_nobody_waits_for_another_one() -> None:
     async def main() -> None:
         bell = Bell()
-        bell.arm()
-        await bell.wait(monotonic())
-        await bell.wait()
-        bell.arm()
-        bell.disarm()
-        await bell.wait()
+        first, second = bell.arm(), bell.arm()
+        bell.disarm(bell.arm())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bell.wait(first))
+            group.create_task(bell.wait(second))
+            await asyncio.sleep(0)
+            bell.ring()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_a_deadline_ends_the_wait() -> None:
+    async def main() -> None:
+        bell = Bell()
+        await bell.wait(bell.arm(), monotonic())
 
     asyncio.run(main())
 

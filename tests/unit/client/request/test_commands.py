@@ -190,6 +190,8 @@ def test_orders_are_words_for_one_instance_or_for_all(
     assert paper.flag_service("work", "s", available=True) == ["i"]
     assert paper.flag_service("work", "s", available=False, instance="i", timeout=2.0) == ["i"]
     assert paper.drain_service("work", "s") == ["i"]
+    with pytest.raises(InvalidRequest, match="instance is empty"):  # it would be all of them
+        paper.drain_service("work", "s", instance="")
     assert ordered == [
         ("described", "s", "flag", "", 7.0),
         ("described", "s", "unflag", "i", 2.0),
