@@ -208,7 +208,7 @@ class _Opening:
         self._recovered.changes = [found.body for found in changes]
         # What stands in a file that stays, and was on the disk once, stays there.
         changes = [found for found in changes if found.offset >= claim or id(found) not in stays]
-        if snapshot is not None and snapshot.offset <= base and id(snapshot) in stays:
+        if snapshot is not None and snapshot.offset < claim and id(snapshot) in stays:
             snapshot = None
         if ahead:
             if again:

@@ -80,6 +80,12 @@ class History:
     """Groups that are under way at once."""
     followed: int = 0
     leaving: Leaving = field(default_factory=Leaving)
+    claims: float = 0.0
+    """The part of the turns in which there is nothing but something else to know."""
+    claimed: int = 0
+    """What there was to know besides the entries: so many claims."""
+    kept: int = 0
+    """So many of them were committed in any life."""
 
     def live(self) -> None:
         """Open the log, look at all of it, append for a while, and die."""
@@ -130,9 +136,12 @@ class History:
         assert log.kept == sum(record_bytes(topic, len(batch)) for topic, _, batch in there)
         since = log.recovered.since
         if log.recovered.snapshot is not None:
-            assert log.recovered.snapshot == self.digest(since)
+            known = {self.digest(since, many): many for many in range(self.kept, self.claimed + 1)}
+            assert log.recovered.snapshot in known
+            self.claimed = self.kept = known[log.recovered.snapshot]
         else:
-            assert since == 0
+            assert (since, self.kept) == (0, 0)
+            self.claimed = 0
         for topic in TOPICS:
             assert log.hot.newest(topic) == self.newest(topic)
         self.promised = log.end
@@ -141,14 +150,22 @@ class History:
         """Append some batches and have them written; whether the process lives on."""
         if self.most > 1:
             return self.crowd(log)
-        self.append(log)
-        group = log.gather(lambda: self.digest(log.end))
+        if self.claims and self.chance.random() < self.claims:
+            self.claimed += 1
+            log.want_snapshot()
+        else:
+            self.append(log)
+        group = log.gather(lambda: self.digest(log.end, self.claimed))
         assert group is not None
         self.floor = max(self.floor, log.floor)
+        if self.claims and self.chance.random() < 0.2:
+            write(self.files, group)
+            return False
         perform(self.files, group)
         if self.chance.random() < 0.1:
             return False  # before it has heard of it
         self.commit(log, [group])
+        self.kept = self.kept if group.snapshot is None else self.claimed
         return True
 
     def crowd(self, log: SegmentLog[bytes]) -> bool:
@@ -206,7 +223,7 @@ class History:
         """Time passes, and what is too old leaves; whether the process lives on."""
         self.pass_time(log, self.chance.choice([10, 400, 2_000]))
         floor = log.floor
-        group = log.gather(lambda: self.digest(log.end))
+        group = log.gather(lambda: self.digest(log.end, self.claimed))
         self.left += log.floor > floor
         self.floor = max(self.floor, log.floor)
         if group is not None:
@@ -233,11 +250,10 @@ class History:
         found = (at for at in range(len(self.entries) - 1, -1, -1) if self.entries[at][0] == topic)
         return next(found, -1)
 
-    def digest(self, end: int) -> bytes:
-        """Stands for what an exchange knows when its log ends there."""
-        return blake2b(
-            b"".join(batch for _, _, batch in self.entries[:end]), digest_size=8
-        ).digest()
+    def digest(self, end: int, claimed: int = 0) -> bytes:
+        """Stands for what an exchange knows when its log ends there, with so many claims."""
+        batches = b"".join(batch for _, _, batch in self.entries[:end])
+        return blake2b(batches + b"claim" * claimed, digest_size=8).digest()
 
 
 @dataclass
@@ -409,10 +425,10 @@ def play_ahead(seed: int) -> AheadHistory:
     return history
 
 
-def play(seed: int, most: int = 1) -> History:
+def play(seed: int, most: int = 1, claims: float = 0.0) -> History:
     """One history: lives that end by themselves, by a failure, or with the power."""
     chance = random.Random(seed)
-    history = History(chance, most=most)
+    history = History(chance, most=most, claims=claims)
     if most > 1:
         history.limits = {"segment_bytes": 9_000, "segment_entries": 100}
     if seed % 2:
@@ -460,6 +476,13 @@ def test_what_is_written_behind_what_is_synced_is_there_or_is_not_promised(first
     assert sum(history.leaving.most > 0 for history in histories) > 5
 
 
+@pytest.mark.parametrize("first", [0, 50])
+def test_what_an_exchange_knows_besides_its_entries_is_kept_once_it_was_told(first: int) -> None:
+    histories = [play(seed, claims=0.5) for seed in range(first, first + 50)]
+    assert sum(history.promised for history in histories) > 200
+    assert sum(history.kept for history in histories) > 50
+
+
 @pytest.mark.parametrize("first", range(0, len(SEEDS), 50))
 def test_what_runs_ahead_loses_only_what_was_not_synced(first: int) -> None:
     histories = [play_ahead(seed) for seed in SEEDS[first : first + 50]]
@@ -474,6 +497,7 @@ if __name__ == "__main__":
         try:
             play(number)
             play(number, most=3)
+            play(number, claims=0.5)
             play_ahead(number)
         except Exception as error:
             raise SystemExit(f"seed {number}: {type(error).__name__}: {error}") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log.disk_groups import perform
+from roq.log.disk_groups import perform, write
 from roq.log.files import (
     INDEX_SUFFIX,
     NEW_SUFFIX,
@@ -24,6 +25,7 @@ from roq.log.log import NotAtHand
 from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
+from roq.simulation.virtual.lossy_files import LossyFiles
 
 SETTINGS = LogSettings(
     queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="10.0.0.1", ring_bytes=1 << 20,
@@ -337,3 +339,30 @@ def test_a_copy_that_was_cut_short_costs_nothing_whatever_its_name_says(
     log.check()
     assert log.end == 25
     assert fill(files, log, 0) == wanted
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("entries", [0, 1, 7])
+def test_a_snapshot_that_may_not_be_on_the_disk_is_written_again_before_it_is_believed(
+    entries: int, *, ahead: bool
+) -> None:
+    """The last group of a process that was killed had only this snapshot, and no sync."""
+    files, given = LossyFiles(), replace(SETTINGS, ahead=ahead)
+    log = open_log(files, given)
+    for _ in range(entries + 1):
+        log.want_snapshot()
+        if entries:
+            assert log.append(b"t", b"batch", 5) is not None
+        group = log.gather(lambda: b"before")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    log.want_snapshot()
+    group = log.gather(lambda: b"after")
+    assert group is not None
+    assert (group.snapshot is not None, group.records) == (True, [])
+    write(files, group)
+    assert open_log(files, replace(given, epoch=6)).recovered.snapshot == b"after"
+    for seed in range(50):
+        after = files.power_cut(random.Random(seed))
+        assert open_log(after, replace(given, epoch=7)).recovered.snapshot == b"after"
