@@ -11,7 +11,7 @@ lives, and nobody takes what it sends then for what had been sent before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from time import monotonic, time_ns
@@ -130,13 +130,12 @@ def resume(
                 incarnation = highest + 1  # this one was opened later, whatever its clock says
                 answers.clear()
             elif present and not silent:
-                streams = _streams(answer.streams for answer in answers.values())
-                former_ends = _streams(answer.earlier for answer in answers.values())
-                return Identity(
-                    publisher, incarnation, streams,
-                    {topic: end for topic, end in former_ends.items() if topic not in streams},
-                    [answer.log for answer in answers.values() if answer.streams],
-                )  # fmt: skip
+                # An earlier publisher may have been moved to one that was begun meanwhile.
+                there = places()
+                same = there.life == life
+                silent = [p.name for p in there.exchanges if not same or p.name not in answers]
+                if not silent:
+                    return _identity(publisher, incarnation, answers.values())
             if monotonic() >= deadline:
                 raise Unavailable(
                     f"publisher {name!r} of queue {queue} cannot go on where it was: "
@@ -149,6 +148,17 @@ def resume(
                 waiters.sleep([], max(0.0, min(AGAIN_SECONDS, deadline - monotonic())))
     finally:
         context.destroy(linger=0)
+
+
+def _identity(publisher: PublisherId, incarnation: int, told: Collection[Claimed]) -> Identity:
+    """Behind the ends of all exchanges."""
+    streams = _streams(answer.streams for answer in told)
+    former_ends = _streams(answer.earlier for answer in told)
+    return Identity(
+        publisher, incarnation, streams,
+        {topic: end for topic, end in former_ends.items() if topic not in streams},
+        [answer.log for answer in told if answer.streams],
+    )  # fmt: skip
 
 
 def _streams(told: Iterable[Iterable[tuple[bytes, int]]]) -> dict[str, int]:

@@ -81,7 +81,9 @@ def claimed(streams: list[tuple[bytes, int]], known: int = 0, committed: int = 1
 
 
 def be(places: list[ExchangeAddress], seconds: float = 30.0) -> dict[str, int]:
-    return dict(resume(QUEUE_ID, "orders", "billing-1", lambda: Places(0, places), seconds).streams)
+    return dict(
+        resume(QUEUE_ID, "orders", "billing-1", lambda: Places(0, list(places)), seconds).streams
+    )
 
 
 def test_each_stream_goes_on_behind_the_highest_sequence_of_all_exchanges(
@@ -170,7 +172,7 @@ def test_after_an_exchange_has_gone_a_name_is_another_publisher_that_goes_on(
         )  # fmt: skip
         return [CLAIM, documents.encode(told)]
 
-    lives = iter([1, 9])
+    lives = iter([1, 9, 9])
     gone, place = ExchangeAddress("x2", ""), exchanges.add("x1", answer)
 
     def places() -> Places:
@@ -188,3 +190,45 @@ def test_after_an_exchange_has_gone_a_name_is_another_publisher_that_goes_on(
 def test_the_error_says_how_one_that_is_lost_is_given_up() -> None:
     with pytest.raises(Unavailable, match="roq exchange forget orders x7"):
         be([ExchangeAddress("x7", "")], 0.0)
+
+
+def test_an_exchange_that_is_begun_while_the_others_answer_is_asked_before_it_is_there(
+    exchanges: Exchanges,
+) -> None:
+    """The earlier publisher of this name may have been moved to it."""
+    two = exchanges.add("x2", claimed([(b"a", 105)]))
+    there: list[ExchangeAddress] = []
+
+    def answer(claim: Claim) -> list[bytes]:
+        there.append(two)
+        return claimed([(b"a", 5)])(claim)
+
+    there.append(exchanges.add("x1", answer))
+    assert be(there) == {"a": 105}
+    assert len(exchanges.claims) == 2, "none of them twice"
+
+
+def test_a_life_that_begins_while_the_exchanges_answer_is_claimed_too(exchanges: Exchanges) -> None:
+    lives = [1]
+
+    def answer(claim: Claim) -> list[bytes]:
+        lives.append(2)
+        return claimed([(b"a", 5)])(claim)
+
+    place = exchanges.add("x1", answer)
+    found = resume(QUEUE_ID, "orders", "billing-1", lambda: Places(lives[-1], [place]), 30.0)
+    assert found.id == publisher_of(QUEUE_ID, "billing-1", 2)
+
+
+def test_one_that_is_begun_meanwhile_and_does_not_answer_in_time_is_named(
+    exchanges: Exchanges,
+) -> None:
+    there: list[ExchangeAddress] = []
+
+    def answer(claim: Claim) -> list[bytes]:
+        there.append(ExchangeAddress("x2", ""))
+        return claimed([])(claim)
+
+    there.append(exchanges.add("x1", answer))
+    with pytest.raises(Unavailable, match=r"billing-1.*: x2 did not answer"):
+        be(there, 0.5)
