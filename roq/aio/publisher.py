@@ -136,13 +136,14 @@ class Publisher(Leaving[sync_publisher.Publisher]):
 
         Raises:
             DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
-            Unavailable: there was no room for the publisher's `timeout`.
+            Unavailable: there was no room for `timeout`, or the publisher's own.
         """
         sync = self._sync
-        deadline = monotonic() + wait_seconds(timeout, sync.delivery_timeout)
+        remaining = wait_seconds(timeout, sync.delivery_timeout)
+        deadline = monotonic() + remaining
         tries = sync.retry_times
         while True:
-            await self.drain()
+            await self.drain(min(sync.timeout, remaining))
             receipt = self.publish(
                 payload, topic, key, tags, properties, priority=priority, ttl=ttl
             )
@@ -154,7 +155,8 @@ class Publisher(Leaving[sync_publisher.Publisher]):
                 status = receipt.status or sync_receipt.PENDING
             if status.ok:
                 return status
-            if not sync.tries_again(status, tries):
+            remaining = max(0.0, deadline - monotonic())
+            if not remaining or not sync.tries_again(status, tries):
                 raise sync_receipt.failure(status, 1)
             tries -= 1
 

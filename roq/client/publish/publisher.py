@@ -236,14 +236,16 @@ class Publisher(LaterPublishing):
         attributes = attributes_of(key, tags, properties, priority)
         return self.publish_raw(payload_of(payload, attributes, lifetime, wait=wait), topic)
 
-    def publish_raw(self, data: bytes, topic: str) -> Receipt:
-        """As `publish`, of a payload that has its attributes already, whatever their names."""
+    def publish_raw(self, data: bytes, topic: str, within: float | None = None) -> Receipt:
+        """As `publish`, of a payload that has its attributes already, whatever their names; it
+        waits for room no longer than `within` seconds, either."""
+        seconds = self.timeout if within is None else min(self.timeout, within)
         deadline: float | None = None
         while True:
             receipt = self._shell.publish(data, topic)
             if receipt is not None:
                 return receipt
-            deadline = self._wait_for_room(deadline)
+            deadline = self._wait_for_room(deadline, seconds)
 
     def send(
         self,
@@ -261,9 +263,10 @@ class Publisher(LaterPublishing):
 
         Args:
             payload, topic, key, tags, properties, priority, ttl: as in `publish`.
-            timeout: seconds for all tries, of which each has an equal part; None: the publisher's
-                `delivery_timeout`. An exchange that has not acknowledged in its part is left, and
-                what it has not acknowledged, this message with it, is sent at another one.
+            timeout: seconds for all tries, of which each has an equal part, and for room, for which
+                `publish` waits; None: the publisher's `delivery_timeout`. An exchange that has not
+                acknowledged in its part is left, and what it has not acknowledged, this message
+                with it, is sent at another one.
 
         Returns:
             What was achieved.
@@ -273,10 +276,9 @@ class Publisher(LaterPublishing):
             RoQError: as `publish`.
         """
         seconds = wait_seconds(timeout, self.delivery_timeout)
-        once = partial(
-            self.publish, payload, topic, key, tags, properties, priority=priority, ttl=ttl
-        )
-        return send(self, once, seconds, self.retry_times)
+        attributes = attributes_of(key, tags, properties, priority)
+        data = payload_of(payload, attributes, lifetime_ms(ttl), wait=True)
+        return send(self, partial(self.publish_raw, data, topic), seconds, self.retry_times)
 
     def send_async(
         self,
@@ -303,9 +305,9 @@ class Publisher(LaterPublishing):
         Raises:
             RoQError: as `publish`.
         """
-        once = partial(
-            self.publish, payload, topic, key, tags, properties, priority=priority, ttl=ttl
-        )
+        attributes = attributes_of(key, tags, properties, priority)
+        data = payload_of(payload, attributes, lifetime_ms(ttl), wait=True)
+        once = partial(self.publish_raw, data, topic)
         return AsyncSend(self, once, self.delivery_timeout, self.retry_times_async, callback).future
 
     def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
@@ -351,7 +353,7 @@ class Publisher(LaterPublishing):
         position = self.publish_from(every, 0, topic, receipts)
         while position < len(every):
             # Each batch that finds room has had its full time to wait for it.
-            self._wait_for_room(None)
+            self._wait_for_room(None, self.timeout)
             position = self.publish_from(every, position, topic, receipts)
         return receipts
 
@@ -377,17 +379,17 @@ class Publisher(LaterPublishing):
                 receipts.append(receipt)
         return position
 
-    def _wait_for_room(self, deadline: float | None) -> float:
+    def _wait_for_room(self, deadline: float | None, seconds: float) -> float:
         """Wait for the window; gives the deadline for the next call."""
         if not self._block:
             self._shell.attend()
             raise WouldBlock(f"the window of queue {self.queue} is full: {self._shell.why}")
         if deadline is None:
-            deadline = monotonic() + self.timeout
+            deadline = monotonic() + seconds
             self._window_waits += 1
         remaining = max(0.0, deadline - monotonic())
         if not self._shell.wait_for(self._shell.has_room, remaining):
-            self.raise_no_room(self.timeout)
+            self.raise_no_room(seconds)
         return deadline
 
     def raise_no_room(self, waited: float) -> None:

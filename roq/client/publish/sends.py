@@ -42,11 +42,14 @@ class Sender(Protocol):
         ...
 
 
-def send(sender: Sender, publish: Callable[[], Receipt], seconds: float, tries: int) -> SendStatus:
+def send(
+    sender: Sender, publish: Callable[[float], Receipt], seconds: float, tries: int
+) -> SendStatus:
     """Publish a message and wait until it is delivered.
 
     Args:
-        publish: publishes it, each time that it is called.
+        publish: publishes it, each time that it is called; waits no more than these seconds for
+            room.
         seconds: for all tries.
         tries: beyond the first one.
 
@@ -54,14 +57,16 @@ def send(sender: Sender, publish: Callable[[], Receipt], seconds: float, tries: 
         DeliveryError: it is not delivered, or that is not known.
     """
     deadline = monotonic() + seconds
+    remaining = seconds
     while True:
-        receipt = publish()
+        receipt = publish(remaining)
         remaining = max(0.0, deadline - monotonic())
         sender.watch(receipt, remaining, tries)
         status = receipt.wait(remaining)
         if status.ok:
             return status
-        if not sender.tries_again(status, tries):
+        remaining = max(0.0, deadline - monotonic())
+        if not remaining or not sender.tries_again(status, tries):
             raise failure(status, 1)
         tries -= 1
 
@@ -72,7 +77,7 @@ class AsyncSend:
     def __init__(
         self,
         sender: Sender,
-        publish: Callable[[], Receipt],
+        publish: Callable[[float], Receipt],
         seconds: float,
         tries: int,
         callback: Callable[[SendStatus], object] | None,
@@ -84,10 +89,10 @@ class AsyncSend:
         self._deadline = monotonic() + seconds
         self._tries = tries
         self._callback = callback
-        self._begin()
+        self._begin(seconds)
 
-    def _begin(self) -> None:
-        receipt = self._publish()
+    def _begin(self, remaining: float) -> None:
+        receipt = self._publish(remaining)
         self._sender.watch(receipt, max(0.0, self._deadline - monotonic()), self._tries)
         receipt.settle_with(
             lambda: self._settled(receipt.status or PENDING),
@@ -95,10 +100,11 @@ class AsyncSend:
         )
 
     def _settled(self, status: SendStatus) -> None:
+        remaining = self._deadline - monotonic()
         try:
-            if not status.ok and self._sender.tries_again(status, self._tries):
+            if not status.ok and remaining > 0 and self._sender.tries_again(status, self._tries):
                 self._tries -= 1
-                self._begin()
+                self._begin(remaining)
                 return
         except Exception as error:  # noqa: BLE001 - to wait takes a descriptor, say
             log.debug("not published once more: %s", error)

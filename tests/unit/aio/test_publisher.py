@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from roq.aio import publisher as module
 from roq.aio.publisher import Publisher, Receipt
 from roq.client.publish.receipt import Outcome, SendStatus
 from roq.errors import DeliveryError, InvalidRequest, Unavailable
@@ -134,6 +135,24 @@ def test_a_message_waits_for_room_before_it_is_published() -> None:
     paper = PaperPublisher(0, OK, gives=1)
     assert played(lambda made: made.send(b"1"), paper) is OK
     assert (paper.asked, len(paper.published)) == (2, 1)
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [(0.01, 0.01), (0.0, 0.0), (20.0, 0.05)])
+def test_a_message_waits_for_room_no_longer_than_its_own_time(timeout: float, waits: float) -> None:
+    paper = PaperPublisher(0, OK)
+    with pytest.raises(Unavailable, match=f"nothing for {waits:g} s"):
+        played(lambda made: made.send(b"1", timeout=timeout), paper)
+    assert paper.published == []
+
+
+def test_when_its_time_is_over_a_message_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper = PaperPublisher(9, REFUSED, OK)
+    monkeypatch.setattr(module, "monotonic", lambda: 100.0 * len(paper.published))
+    with pytest.raises(DeliveryError, match="full"):
+        played(lambda made: made.send(b"1", timeout=99.0), paper)
+    assert paper.fates == [OK]
 
 
 def test_a_fate_that_is_not_known_in_time_is_pending() -> None:

@@ -235,6 +235,26 @@ def test_without_room_one_that_blocks_waits_and_counts_it(make: Make) -> None:
         publisher.publish(b"2")
 
 
+@pytest.mark.parametrize(("timeout", "waits"), [(0.25, 0.25), (0.0, 0.0), (60.0, 3.0), (None, 3.0)])
+def test_what_is_sent_waits_for_room_no_longer_than_its_own_time(
+    timeout: float | None, waits: float, make: Make
+) -> None:
+    publisher, shell = make(timeout=3.0)
+    shell.room = 0
+    with pytest.raises(Unavailable, match=rf"queue q took nothing for {waits:g} s"):
+        publisher.send(b"1", timeout=timeout)
+    assert shell.calls[-1] == ("wait", pytest.approx(waits, abs=0.2))
+
+
+def test_what_is_sent_with_a_callback_waits_for_room_no_longer_than_delivery_may_take(
+    make: Make,
+) -> None:
+    publisher, shell = make(timeout=3.0, delivery_timeout=0.5)
+    shell.room = 0
+    with pytest.raises(Unavailable, match=r"queue q took nothing for 0.5 s"):
+        publisher.send_async(b"1")
+
+
 def test_many_wait_for_room_between_batches_and_have_a_receipt_for_each(make: Make) -> None:
     publisher, shell = make()
     shell.room = 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from roq.client.io.callbacks import NOTICES_MAX, Callbacks
+from roq.client.publish import sends
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.sends import AsyncSend, send
@@ -26,11 +27,16 @@ class Fates:
     def __init__(self, *fates: SendStatus | None, again: bool = True) -> None:
         self.fates = list(fates)
         self.again = again
+        self.room: list[float] = []
+        """Seconds that each may wait for room."""
+        self.now = 100.0
         self.watched: list[int] = []
         self.left: list[str] = []
         self.calls: Callbacks | None = None
 
-    def publish(self) -> Receipt:
+    def publish(self, seconds: float) -> Receipt:
+        self.room.append(seconds)
+        self.now += 1.0
         receipt = Receipt(self)
         fate = self.fates.pop(0)
         if fate is not None:
@@ -88,6 +94,36 @@ def test_the_error_says_what_became_of_it(
     assert fates.fates == [], "what may be there is not published once more"
 
 
+def sent(fates: Fates, seconds: float) -> SendStatus:
+    return send(fates, fates.publish, seconds, 2)
+
+
+def sent_async(fates: Fates, seconds: float) -> SendStatus:
+    return AsyncSend(fates, fates.publish, seconds, 2, None).future.result(0)
+
+
+@pytest.mark.parametrize("begin", [sent, sent_async])
+def test_each_try_waits_for_room_as_long_as_there_is_time_for_all_tries(
+    begin: Callable[[Fates, float], SendStatus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fates = Fates(REFUSED, REFUSED, OK)
+    monkeypatch.setattr(sends, "monotonic", lambda: fates.now)
+    assert begin(fates, 9.0) is OK
+    assert fates.room == [9.0, 8.0, 7.0]
+
+
+@pytest.mark.parametrize("begin", [sent, sent_async])
+def test_when_the_time_is_over_nothing_is_tried_again(
+    begin: Callable[[Fates, float], SendStatus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would learn what becomes of it."""
+    fates = Fates(REFUSED, OK)
+    monkeypatch.setattr(sends, "monotonic", lambda: fates.now)
+    with pytest.raises(DeliveryError, match="too many topics"):
+        begin(fates, 1.0)
+    assert (fates.fates, fates.left) == ([OK], [])
+
+
 def test_a_future_and_a_callback_get_the_fate() -> None:
     fates, told = Fates(REFUSED, OK), list[SendStatus]()
     future = AsyncSend(fates, fates.publish, 9.0, 2, told.append).future
@@ -108,10 +144,10 @@ def test_a_future_raises_what_became_of_it() -> None:
 def test_what_cannot_be_published_once_more_has_its_first_fate(error: Exception) -> None:
     fates, told = Fates(REFUSED), list[SendStatus]()
 
-    def publish() -> Receipt:
+    def publish(seconds: float) -> Receipt:
         if not fates.fates:
             raise error
-        return fates.publish()
+        return fates.publish(seconds)
 
     future = AsyncSend(fates, publish, 9.0, 2, told.append).future
     with pytest.raises(DeliveryError, match="too many topics"):
