@@ -145,7 +145,10 @@ class Request:
                 yield f"its response is of run {told.run or '-'}, which is none of its runs"
             return
         if told.id and run.id != told.id:
-            yield f"its response is of run {told.run}, which was one of {run.id}"
+            # An answer outlives its volatile exchange, where the request was sent once more.
+            if durable or self.once:
+                yield f"its response is of run {told.run}, which was one of {run.id}"
+            return
         if not durable and _was_delayed(run.id):
             return  # as below
         for name, other in self._runs_of(told.id).items():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from job_lab import Lab
 from sqlalchemy import text
+from waiting import eventually
 
 from roq.cli.output import fields_of, print_json
 from roq.errors import InvalidRequest, JobExists
@@ -19,6 +20,8 @@ from roq.jobs.timetable import CATCH_UP_MAX, SECOND, planned
 from roq.jobs.views import JobFilter, ScheduleRow
 
 MINUTE = 60 * SECOND
+TEST_US = 5 * SECOND
+"""No test takes longer."""
 
 
 def schedule(name: str = "s", kind: str = "A", **given: Any) -> NewSchedule:
@@ -32,6 +35,16 @@ class ScheduleContract:
     @pytest.fixture(autouse=True)
     def types(self, lab: Lab) -> None:
         self.types_of(lab)
+
+    @pytest.fixture(autouse=True)
+    def _no_minute_begins(self, lab: Lab) -> None:
+        """Schedules of each minute are not due once more in the middle of a test."""
+        eventually(lambda: self.left(lab) > TEST_US)
+
+    def left(self, lab: Lab) -> int:
+        """µs until the next minute begins."""
+        with lab.database.read() as connection:
+            return MINUTE - lab.database.now(connection) % MINUTE
 
     def types_of(self, lab: Lab) -> None:
         lab.declare("A", None)

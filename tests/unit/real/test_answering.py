@@ -122,6 +122,16 @@ def test_the_response_of_another_request() -> None:
     assert play.found() == ("its response is of run a, which was one of q/x1-1-8-0, r was told")
 
 
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_answer_outlives_its_volatile_exchange_if_it_may_run_again(
+    *, durable: bool, once: bool
+) -> None:
+    play = begun(durable=durable, once=once).runs("a", 1, id_="q/x1-1-0-0").told("done", "a")
+    right = not durable and not once
+    assert (play.found() == "") is right
+
+
 def test_what_must_not_be_begun_twice() -> None:
     play = begun().runs("a", 1).runs("b", 2).told("unknown")
     assert play.found() == "it was begun 2 times, and must not be: a, b"
