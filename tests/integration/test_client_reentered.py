@@ -252,7 +252,7 @@ def test_who_waits_for_each_answer_reads_it_alone_until_there_is_a_callback(scen
         eventually(reads_alone)
         publisher._block = False
         with pytest.raises(WouldBlock):
-            publisher._wait_for_room(None)
+            publisher._wait_for_room(None, 30.0)
         eventually(lambda: shell._connections.watched)
         receipt = publisher.publish(b"z")
         receipt.wait(30)

@@ -166,13 +166,11 @@ def test_no_more_is_given_than_is_asked_for_and_nothing_is_lost(
     assert got == expected
 
 
-def test_what_the_system_does_not_take_leaves_when_it_does(
-    scene: Scene, router: tuple[zmq.Socket[bytes], str]
-) -> None:
+def test_what_the_system_does_not_take_leaves_when_it_does(scene: Scene) -> None:
     """The server reads nothing before everything is sent: far more than the system holds."""
-    server, address = router
-    server.setsockopt(zmq.RCVHWM, 1)
-    client = standing(scene, address)
+    server = sockets.router(scene.context)
+    server.setsockopt(zmq.RCVHWM, 1)  # counts for what is bound later
+    client = standing(scene, f"tcp://127.0.0.1:{sockets.bind_port(server, '127.0.0.1', 0)}")
     count, body = 200, bytes(256 * 1024)
     for number in range(count):
         assert client.send([b"%d" % number, body])
