@@ -18,7 +18,9 @@ exchange/test_late_consumers
 exchange/test_late_log
 exchange/test_late_requests
 exchange/test_late_services
+exchange/test_orphaned_answers
 exchange/test_recovery
+exchange/test_request_lives
 exchange/test_service_settings
 gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
@@ -29,6 +31,8 @@ gcm/test_scaling
 hcm/test_adoption
 hcm/test_draining
 hcm/test_durable
+log/test_orphaned_answers
+log/test_service_priorities
 monitor/test_takeover
 policy/test_own_policy
 provider/test_document

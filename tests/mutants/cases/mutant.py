@@ -63,16 +63,22 @@ ORDER: Final = (
 )
 SERVICES: Final = (
     "tests/unit/exchange/test_services.py",
+    "tests/unit/exchange/test_orphaned_answers.py",
+    "tests/unit/exchange/test_request_lives.py",
     "tests/unit/exchange/test_late_services.py",
     "tests/unit/exchange/test_service_settings.py",
     "tests/unit/exchange/test_late_requests.py",
 )
 REQUESTED_FIRST: Final = (
     "tests/unit/log/test_service_group.py",
+    "tests/unit/log/test_service_priorities.py",
+    "tests/unit/log/test_orphaned_answers.py",
     "tests/unit/log/test_ranked_messages.py",
 )
 REQUESTS: Final = (
     "tests/unit/log/test_service_group.py",
+    "tests/unit/log/test_service_priorities.py",
+    "tests/unit/log/test_orphaned_answers.py",
     "tests/unit/log/test_outcomes.py",
     *SERVICES,
     "tests/unit/exchange/test_requesters.py",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from service_party import SETTINGS, Party, pass_time, service
@@ -16,12 +12,9 @@ from roq.exchange.events import Unreachable
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of, metrics_of
 from roq.log import service_group
-from roq.log.ring import Ring, TopicLog
-from roq.model import Limits, LogId
+from roq.model import Limits
 from roq.protocol import consuming, documents, requesting
-from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.channel import REFUSED, Refused
-from roq.protocol.columns import pack_sent_again
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -38,19 +31,10 @@ from roq.protocol.consuming import (
     Ordered,
     read_lease,
 )
-from roq.protocol.orphaned_answers import (
-    ORPHANED,
-    AnswersOffered,
-    AnswersTaken,
-    OrphanedAnswer,
-    sent_again,
-    token_of,
-)
 from roq.protocol.requesting import (
     ATTEND,
     DISCARD_REASONS,
     ENDPOINTS_MAX,
-    ENDS,
     FIGURES,
     INSTANCE_ORDER,
     REQUESTS,
@@ -207,103 +191,6 @@ def test_an_instance_names_so_many_requests_at_once_and_else_nothing_is_heard_of
     assert asker.ends() == []
     assert instance.done(answers=[some], begun=[Begun(number, 3, 2)]).refused == []
     assert [each.count for each in asker.ends()] == [3]
-
-
-def held(thing: object, seen: set[int] | None = None) -> int:
-    """How much is in all that something holds, but for the log: that keeps what it may."""
-    seen = set() if seen is None else seen
-    if id(thing) in seen or isinstance(thing, Ring | TopicLog | type | str | bytes):
-        return 0
-    seen.add(id(thing))
-    if isinstance(thing, Mapping):
-        return sum(1 + held(key, seen) + held(value, seen) for key, value in thing.items())
-    if isinstance(thing, list | tuple | set | frozenset | deque):
-        return sum(1 + held(each, seen) for each in thing)
-    if not type(thing).__module__.startswith("roq"):
-        return 0
-    slots = [name for each in type(thing).__mro__ for name in getattr(each, "__slots__", ())]
-    names = [*getattr(thing, "__dict__", ()), *slots]
-    return sum(held(getattr(thing, name, None), seen) for name in names)
-
-
-class Lives:
-    """Requests, ten of each kind, that end in every way there is."""
-
-    def __init__(self) -> None:
-        self.there = exchange()
-        self.publisher = Publisher(self.there)
-        self.publisher.hello()
-        self.asker, self.instance = Party(self.there, "asker"), Party(self.there, "instance")
-        settings = ServiceSettings(result_within=20.0, keep_result=5.0, chosen=True)
-        self.asker.attend(settings=settings)
-        self.instance.join(credit=0)
-        self.told = set[str]()
-
-    @property
-    def held(self) -> int:
-        return held(self.there.core.consumers)
-
-    def pass_time(self, seconds: int) -> None:
-        for _ in range(seconds):
-            pass_time(self.there, 1.0)
-            self.instance.grant(0)
-            self.told |= {each.state for each in self.asker.ends()}
-
-    def leased(self) -> tuple[int, list[Position]]:
-        """Requests that the instance has got: its lease, and where they are."""
-        self.publisher.send(b"s/do", 10)
-        self.instance.leases.clear()
-        self.instance.grant(100)
-        self.instance.told.clear()  # what was taken from it before
-        ((number, *_),) = self.instance.leases
-        self.instance.grant(0)
-        return number, [Position(self.there.core.log.end - 1, at) for at in range(10)]
-
-    def answered(self, **given: Any) -> list[Position]:
-        number, places = self.leased()
-        self.instance.done(answers=[Answer(number, at, **given) for at in range(10)])
-        return places
-
-    def begun(self) -> list[Position]:
-        number, places = self.leased()
-        self.instance.done(begun=[Begun(number, 0, 10, once=True)])
-        return places
-
-    def play(self) -> None:
-        kept = self.answered(value=b"v" * 100)
-        fetched = self.answered(value=b"v" * 100)
-        self.asker.want(fetched=[(fetched[0].offset, 0, 10)])
-        self.answered(state=RequestState.FAILED, text="no")
-        self.asker.want(cancelled=self.begun())
-        self.asker.want(late=self.begun())
-        self.begun()
-        self.told |= {each.state for each in self.asker.ends()}
-        self.there.tell(Unreachable(self.instance.route))
-        pass_time(self.there, 5.0)
-        self.told |= {each.state for each in self.asker.ends()}
-        self.instance.told.clear()
-        self.instance.join(credit=0)
-        self.leased()  # and nothing is said of them, so they are taken back
-        self.publisher.send(b"s/do", 10)
-        self.pass_time(8)
-        self.asker.want(*fetched, *kept)
-
-
-def test_when_all_lives_are_over_nothing_is_left_of_requests_however_they_have_ended() -> None:
-    lives = Lives()
-    lives.play()
-    lives.pass_time(620)
-    before = lives.held  # with the counters and the publisher
-    for _ in range(2):
-        lives.told.clear()
-        lives.play()
-        assert lives.told >= ENDS
-        assert lives.held > before + 70, "of each of them something is kept"
-        lives.pass_time(20)
-        assert lives.asker.report().requests == [], "results are over"
-        assert lives.held > before + 70, "how they have ended is remembered"
-        lives.pass_time(600)
-        assert lives.held == before
 
 
 def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it() -> None:
@@ -741,63 +628,3 @@ def test_an_instance_is_told_how_many_were_lost_with_a_request() -> None:
     other.look()
     attempts = {first: attempt for _, first, _, attempt in other.leases}
     assert attempts == {0: 2 | 1 << LOSSES_SHIFT, 1: 1}, "what had not begun was not tried"
-
-
-def orphaned(instance: Party, *answers: OrphanedAnswer) -> AnswersTaken:
-    instance.say(ORPHANED, requesting.encode(AnswersOffered(list(answers))))
-    return requesting.decode(instance.take(ORPHANED), AnswersTaken)
-
-
-def sent_once_more(publisher: Publisher, index: int = 0) -> bytes:
-    """A request of this publisher that was known otherwise; gives its token."""
-    gone, before, who = LogId(9, 1), Position(4, index), publisher_id("p")
-    attributes = Attributes(None, (), sent_again({}, gone, before), 0)
-    publisher.send(b"s/do", 1, area=pack_sent_again(), attributes=pack_attributes({0: attributes}))
-    return token_of(gone, before, who, b"x")
-
-
-def test_an_instance_offers_answers_to_requests_that_were_sent_once_more() -> None:
-    there, publisher, asker, instance = service()
-    instance.grant(0)
-    tokens = [sent_once_more(publisher, index) for index in range(2)]
-    pass_time(there, 0.5)
-    told = orphaned(
-        instance, OrphanedAnswer(tokens[0], value=b"v"), OrphanedAnswer(bytes(16), value=b"w")
-    )
-    assert (told.taken, told.outdated) == ([tokens[0]], [])
-    assert (told.attempts, told.wait) == (4, 1.0)
-    assert [(each.offset, each.value) for each in asker.ends()] == [(0, b"v")]
-    instance.grant(5)
-    ((number, first, length, _),) = instance.leases
-    assert (first, length) == (0, 1), "the other one alone is handed out"
-    instance.done(begun=[Begun(number, 0, 1)])
-    told = orphaned(instance, OrphanedAnswer(tokens[1], value=b"v"))
-    assert (told.taken, told.outdated) == ([], [tokens[1]])
-    instance.done(answers=[Answer(number, 0, value=b"w")])
-    assert [each.value for each in asker.ends()] == [b"w"]
-    there.core.check()
-
-
-def test_a_service_whose_setting_says_so_takes_no_answer_from_elsewhere() -> None:
-    there, publisher, asker, instance = service()
-    instance.grant(0)
-    token = sent_once_more(publisher)
-    there.core.consumers.services.define({"s": {"reply_attempts": 0, "reply_wait": 0.5}})
-    asker.told.clear()
-    asker.look()
-    asker.told.clear()
-    told = orphaned(instance, OrphanedAnswer(token, value=b"v"))
-    assert (told.taken, told.outdated, told.attempts, told.wait) == ([], [], 0, 0.5)
-    assert asker.ends() == []
-
-
-def test_only_a_member_of_the_service_offers_answers_and_what_cannot_be_is_refused() -> None:
-    there, publisher, asker, instance = service()
-    instance.grant(0)
-    token = sent_once_more(publisher)
-    stranger = Party(there, "stranger")
-    stranger.say(ORPHANED, requesting.encode(AnswersOffered([OrphanedAnswer(token)])))
-    assert stranger.told == [(b"\xffl", b"")], "it is to join first"
-    assert asker.ends() == []
-    instance.say(ORPHANED, requesting.encode(AnswersOffered([OrphanedAnswer(b"short")])))
-    assert instance.refusal() == "malformed"
