@@ -148,8 +148,8 @@ class Consumer(Leaving[sync_consumer.Consumer]):
         late = await self._buried(timeout)
         if late:
             raise Unavailable(
-                f"{late} times dead letters of {self.queue} were not kept after {timeout:g} s; "
-                "what they are of stays with this consumer until they are"
+                f"{late} dead letters, or batches of them, were not kept after {timeout:g} s: "
+                f"their messages of {self.queue} stay with this consumer until they are"
             )
         await asyncio.to_thread(self._sync.flush, max(0.0, deadline - monotonic()))
 
